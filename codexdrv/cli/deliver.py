@@ -1,0 +1,264 @@
+"""`codexdrv deliver`: store a message durably, ring the supervisor, and wait if asked to.
+
+It never talks to the server, and imports nothing that takes long to import.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import NamedTuple
+
+from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
+from codexdrv.config import Config, load_config
+from codexdrv.errors import BadInput, ExitCode, NotFound
+from codexdrv.ids import mint_delivery_id, parse_delivery_id, parse_thread_id
+from codexdrv.journal.journal import Admission, Journal
+from codexdrv.rules.lifecycle import Delivery, Order
+from codexdrv.rules.ownership import Phase
+from codexdrv.rules.routing import WhenBusy
+
+
+TEXT_SCALARS_MAX = 1_048_576
+"""The server's own limit for one input (WIRE-FACTS, "Handshake and errors"): it never passes."""
+WAIT_TIMEOUT_S = 60.0
+"""Of `--wait surfaced`: an idle thread takes a second, a long model response minutes."""
+STORED_TIMEOUT_S = 5.0
+"""The server writes its record before it tells; later than that, something is wrong with it."""
+POLL_S = 0.02
+"""`PRAGMA data_version` costs microseconds."""
+
+EPILOG = """\
+examples:
+  codexdrv deliver --thread 0199… "The build is green."
+  codexdrv deliver --target ops --source mail --id 4711 --file body.txt
+  git log -1 | codexdrv deliver --thread 0199… --wait surfaced --json -
+  codexdrv deliver --thread 0199… -- "--starts with a dash"
+
+The same id with the same message is a duplicate: exit 0, and nothing is sent twice.
+When it exits 0 the message is on disk; the supervisor does the rest.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = EPILOG
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--target", metavar="NAME", help="a thread named in the configuration")
+    where.add_argument("--thread", metavar="ID", help="any thread of the server")
+    parser.add_argument("--id", metavar="ID", help="your id of the message; default: a new UUIDv7")
+    parser.add_argument("--source", metavar="NAME", help="the bridge: the id becomes NAME/ID")
+    parser.add_argument(
+        "--when-busy",
+        choices=[str(word) for word in WhenBusy],
+        help="while a turn runs: put it into that turn (steer), wait for its end, or interrupt it;"
+        " default: the target's, else steer",
+    )
+    parser.add_argument(
+        "--wait",
+        choices=["admitted", "surfaced"],
+        default="admitted",
+        help="return when it is on disk (admitted, the default), or in the thread and read back",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="S",
+        help=f"seconds that --wait surfaced waits, or 'none'; default {WAIT_TIMEOUT_S:g}",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--file", metavar="PATH", help="read the message from a file")
+    parser.add_argument(
+        "text", nargs="?", metavar="TEXT", help="the message; - reads it from standard input"
+    )
+
+
+def run(args: argparse.Namespace) -> ExitCode:
+    """Admit, ring, say so; then wait for what was asked."""
+    if (args.text is None) == (args.file is None):
+        problem = (
+            "give either TEXT or --file" if args.text else "no message: give TEXT, --file or -"
+        )
+        print(f"codexdrv deliver: {problem}.\n  See `codexdrv deliver --help`.", file=sys.stderr)
+        return ExitCode.USAGE
+    config = load_config(args.config)
+    order = _make_order(args, config)
+    with Journal(config.state.directory) as journal:
+        admission = journal.admit(order, live_max=config.limits.live_per_thread)
+        is_up = rings(config)
+        if not is_up:
+            print(
+                "codexdrv: no supervisor is running, the message waits on disk.\n"
+                "  Start one with `codexdrv supervise`.",
+                file=sys.stderr,
+            )
+        if args.wait == "admitted":
+            _print(admission, is_up=is_up, as_json=args.json)
+            return ExitCode.OK
+        return _wait(journal, admission, args, config)
+
+
+def _make_order(args: argparse.Namespace, config: Config) -> Order:
+    target = config.targets.get(args.target) if args.target is not None else None
+    if args.target is not None and target is None:
+        known = ", ".join(sorted(config.targets)) or "none"
+        raise NotFound(
+            f"There is no target {args.target!r} in {config.path or 'the configuration'}.",
+            hint=f"Known targets: {known}.",
+        )
+    thread = target.thread if target else parse_thread_id(args.thread)
+    now_ms = time.time_ns() // 1_000_000
+    minted = mint_delivery_id(now_ms, os.urandom(10))
+    named = minted if args.id is None else args.id
+    identity = parse_delivery_id(named, source=args.source)
+    wish = args.when_busy or (target.when_busy if target else WhenBusy.STEER)
+    return Order(
+        id=identity,
+        thread=thread,
+        target=args.target,
+        source=args.source,
+        text=check_text(_read_text(args)),
+        when_busy=WhenBusy(wish),
+        seq=0,
+        admitted_at_ms=now_ms,
+    )
+
+
+def check_text(text: str) -> str:
+    """Refuse what no thread could take; nothing is trimmed.
+
+    Raises:
+        BadInput: blank, too long, or with lone surrogates.
+    """
+    if not text.strip():
+        raise BadInput(
+            "The message is empty or blank.",
+            hint="Give it as TEXT, with --file, or on stdin with -.",
+        )
+    if len(text) > TEXT_SCALARS_MAX:
+        raise BadInput(
+            f"The message has {len(text):,} characters; {TEXT_SCALARS_MAX:,} is the most.",
+            hint="Put it into a file and deliver the file's name.",
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"The message is not valid UTF-8 at character {error.start + 1}.",
+            hint="Convert it to UTF-8 first.",
+        ) from error
+    return text
+
+
+def _read_text(args: argparse.Namespace) -> str:
+    if args.file is None and args.text != "-":
+        return str(args.text)
+    try:
+        if args.file is None:
+            raw = sys.stdin.buffer.read()
+        else:
+            with open(args.file, "rb") as file:
+                raw = file.read()
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"The message is not valid UTF-8 at byte {error.start + 1}.",
+            hint="Convert it to UTF-8 first.",
+        ) from error
+    except OSError as error:
+        raise NotFound(
+            f"The file {args.file} cannot be read: {error.strerror}.", hint="Check --file."
+        ) from error
+
+
+class _Verdict(NamedTuple):
+    """Why a wait is over."""
+
+    code: ExitCode
+    #: Shown instead of the delivery's own reason.
+    reason: str | None = None
+    why: str | None = None
+
+
+def _wait(
+    journal: Journal, admission: Admission, args: argparse.Namespace, config: Config
+) -> ExitCode:
+    found = admission.delivery
+    timeout_s = WAIT_TIMEOUT_S if args.timeout is None else args.timeout
+    began = time.monotonic()
+    surfaced_at = None
+    version = None
+    try:
+        while True:
+            if (seen := journal.data_version()) != version:
+                version = seen
+                found = journal.delivery(found.order.id)
+            now = time.monotonic()
+            if found.standing.phase is Phase.SURFACED and surfaced_at is None:
+                surfaced_at = now
+            stored_s = None if surfaced_at is None else now - surfaced_at
+            verdict = judge(found, waited_s=now - began, timeout_s=timeout_s, surfaced_s=stored_s)
+            if verdict is not None:
+                break
+            time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        print(
+            f"\ncodexdrv: stopped waiting; {delivery_sentence(journal.delivery(found.order.id))}\n"
+            f"  Take it back with `codexdrv cancel {found.order.id}`.",
+            file=sys.stderr,
+        )
+        return ExitCode.INTERRUPTED
+    shown = found
+    if verdict.reason is not None:
+        standing = found.standing._replace(reason=verdict.reason, why=verdict.why)
+        shown = found._replace(standing=standing)
+    _print(admission._replace(delivery=shown), is_up=rings(config), as_json=args.json)
+    if verdict.why is not None:
+        print(f"codexdrv: {verdict.why}.", file=sys.stderr)
+    return verdict.code
+
+
+def judge(
+    found: Delivery, *, waited_s: float, timeout_s: float, surfaced_s: float | None
+) -> _Verdict | None:
+    """Say whether a wait for `surfaced` is over, and how; None: wait on. Doubt is not an end.
+
+    Args:
+        found: the delivery as it stands.
+        waited_s: how long the caller has waited.
+        timeout_s: how long it wants to.
+        surfaced_s: how long ago it surfaced; None: it has not.
+    """
+    standing = found.standing
+    if standing.phase is Phase.SURFACED and standing.stored:
+        return _Verdict(ExitCode.OK)
+    if standing.phase is Phase.CANCELLED:
+        return _Verdict(ExitCode.FAILED)
+    if standing.phase is Phase.FAILED:
+        is_unknown = standing.reason == "no_rollout"
+        return _Verdict(ExitCode.NOT_FOUND if is_unknown else ExitCode.FAILED)
+    if surfaced_s is not None and surfaced_s >= STORED_TIMEOUT_S:
+        why = "it is in the thread, but could not be read back from the thread's record"
+        return _Verdict(ExitCode.IN_DOUBT, "not_stored", why)
+    if waited_s >= timeout_s:
+        return _Verdict(ExitCode.IN_DOUBT, None, f"not surfaced within {timeout_s:g} s; it goes on")
+    return None
+
+
+def _print(admission: Admission, *, is_up: bool, as_json: bool) -> None:
+    delivery, is_duplicate = admission
+    if as_json:
+        print(json.dumps(delivery_object(delivery, is_up=is_up, is_duplicate=is_duplicate)))
+        return
+    note = " It was here before: nothing new was stored." if is_duplicate else ""
+    print(delivery_sentence(delivery) + note)
+
+
+def _seconds(text: str) -> float:
+    if text == "none":
+        return float("inf")
+    seconds = float(text)
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError("not a number of seconds")
+    return seconds

@@ -1,0 +1,38 @@
+"""`codexdrv list`: all deliveries, oldest first."""
+
+import argparse
+import json
+
+from codexdrv.cli.shapes import delivery_object, one_line, rings
+from codexdrv.config import load_config
+from codexdrv.errors import ExitCode
+from codexdrv.journal.journal import Journal
+from codexdrv.rules.ownership import Phase
+
+
+EPILOG = """\
+examples:
+  codexdrv list
+  codexdrv list --phase uncertain
+  codexdrv list --json | jq -r 'select(.phase == "failed") | .id'
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = EPILOG
+    parser.add_argument("--phase", choices=[str(phase) for phase in Phase], help="only these")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+
+
+def run(args: argparse.Namespace) -> ExitCode:
+    """Print a line a delivery."""
+    config = load_config(args.config)
+    with Journal(config.state.directory) as journal:
+        is_up = rings(config) if args.json else False
+        for delivery in journal.deliveries(args.phase):
+            if args.json:
+                print(json.dumps(delivery_object(delivery, is_up=is_up)))
+            else:
+                print(one_line(delivery))
+    return ExitCode.OK

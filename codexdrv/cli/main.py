@@ -1,0 +1,125 @@
+"""Find the command, load its module, run it; turn every error into one sentence and a code."""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from codexdrv import __version__
+from codexdrv.errors import CodexdrvError, ExitCode
+
+
+class Command(NamedTuple):
+    """One command; its module has `arguments(parser)` and `run(args) -> ExitCode`."""
+
+    name: str
+    help: str
+    module: str
+
+
+COMMANDS = (
+    Command("deliver", "put a message into a thread, once", "deliver"),
+    Command("status", "say how the machine, or one delivery, stands", "status"),
+    Command("list", "list all deliveries, oldest first", "listing"),
+    Command("threads", "list the threads of the server", "threads"),
+    Command("cancel", "take a delivery back that was not sent", "cancel"),
+    Command("resolve", "settle a delivery by an operator's word", "resolve"),
+    Command("supervise", "run the supervisor that dispatches", "supervise"),
+    Command("demo", "see it work: a real server, a scripted model, four messages", "demo"),
+)
+
+EPILOG = """\
+examples:
+  codexdrv supervise                        run the dispatcher (one a machine)
+  codexdrv deliver --thread ID "Hello"      durable when it exits 0
+  codexdrv status ID --explain              where it stands, and why, fact by fact
+  codexdrv demo                             the whole thing in half a minute
+
+exit codes: 0 done; 1 failed or unhealthy; 2 usage; 3 in doubt or timed out; 65 bad input;
+66 not found; 69 no server, supervisor or codex; 73 journal; 75 try later; 78 configuration;
+130 interrupted
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line; return its exit code."""
+    named = _named_command(argv)
+    parser = _make_parser(named)
+    args = parser.parse_args(argv)
+    try:
+        return int(named_module(args.command).run(args))
+    except CodexdrvError as error:
+        return tell_error(error, as_json=getattr(args, "json", False))
+    except BrokenPipeError:
+        # The reader of our output has gone; nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except KeyboardInterrupt:
+        print("codexdrv: interrupted.", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+
+
+def tell_error(error: CodexdrvError, *, as_json: bool) -> ExitCode:
+    """Say what is wrong and what to do; the sentence on stderr, the object on stdout."""
+    if as_json:
+        body = {"code": error.code, "message": error.message, "hint": error.hint}
+        print(json.dumps({"error": body}))
+    print(f"codexdrv: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+    return error.exit_code
+
+
+def named_module(name: str) -> Any:
+    """Load the module of a command."""
+    module = next(command.module for command in COMMANDS if command.name == name)
+    return importlib.import_module(f"codexdrv.cli.{module}")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors are one sentence and where to look."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message}.\n  See `{self.prog} --help`.\n")
+
+
+def _make_parser(named: str | None) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="codexdrv",
+        description="Deliver messages into Codex threads, once, and say truthfully where they are.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"codexdrv {__version__}")
+    parser.add_argument("--config", metavar="PATH", help="configuration file")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        sub = commands.add_parser(
+            command.name,
+            help=command.help,
+            description=command.help[0].upper() + command.help[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        sub.add_argument(
+            "--config", metavar="PATH", default=argparse.SUPPRESS, help="configuration file"
+        )
+        # Only the command that runs is loaded: `deliver` must not pay for the others.
+        if command.name == named:
+            named_module(command.name).arguments(sub)
+    return parser
+
+
+def _named_command(argv: Sequence[str]) -> str | None:
+    names = {command.name for command in COMMANDS}
+    words = iter(argv)
+    for word in words:
+        if word == "--config":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word in names else None
+    return None

@@ -1,0 +1,78 @@
+"""`codexdrv resolve`: settle a delivery by an operator's word."""
+
+import argparse
+import json
+import time
+
+from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
+from codexdrv.config import load_config
+from codexdrv.errors import ExitCode, IllegalMove, NotResolvable
+from codexdrv.ids import DeliveryId
+from codexdrv.journal.journal import Journal
+from codexdrv.rules.lifecycle import Delivery, News
+from codexdrv.rules.ownership import FORCED, Fact
+
+
+WORDS = {
+    "surfaced": Fact.RESOLVED_SURFACED,
+    "absent": Fact.RESOLVED_ABSENT,
+    "failed": Fact.RESOLVED_FAILED,
+}
+
+EPILOG = """\
+examples:
+  codexdrv resolve 0199… --as surfaced --why "I see it in the thread"
+  codexdrv resolve 0199… --as absent --why "the thread lacks it"     it is sent again
+  codexdrv resolve 0199… --as failed --why "no longer wanted"        it is never sent
+
+Nothing checks your word. --force sends again what had failed or was cancelled.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = EPILOG
+    parser.add_argument("id", metavar="ID", help="the delivery")
+    parser.add_argument(
+        "--as", dest="word", choices=sorted(WORDS), required=True, help="what you know of it"
+    )
+    parser.add_argument("--why", metavar="TEXT", required=True, help="how you know; it is kept")
+    parser.add_argument("--force", action="store_true", help="also what has ended")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> ExitCode:
+    """Write the operator's word, and ring."""
+    config = load_config(args.config)
+    fact = WORDS[args.word]
+    with Journal(config.state.directory) as journal:
+        found = journal.delivery(DeliveryId(args.id))
+        if (found.standing.phase, fact) in FORCED and not args.force:
+            raise _refusal(found, args.word, "Add --force to send it all the same.")
+        try:
+            delivery = journal.resolve(
+                found.order.id,
+                News(fact, "operator", args.why),
+                revision=found.standing.revision,
+                now_ms=time.time_ns() // 1_000_000,
+            )
+        except IllegalMove as error:
+            hint = f"`codexdrv status {args.id} --explain` tells its story."
+            raise _refusal(found, args.word, hint) from error
+    if delivery is None:
+        raise NotResolvable(
+            f"{args.id} has just moved on, so nothing was written.",
+            hint="Look at it again, then decide again.",
+        )
+    is_up = rings(config)
+    if args.json:
+        print(json.dumps(delivery_object(delivery, is_up=is_up)))
+    else:
+        print(delivery_sentence(delivery))
+    return ExitCode.OK
+
+
+def _refusal(found: Delivery, word: str, hint: str) -> NotResolvable:
+    return NotResolvable(
+        f"A delivery that is {found.standing.phase} cannot be resolved as {word}.", hint=hint
+    )

@@ -1,0 +1,186 @@
+"""`codexdrv status`: how the machine stands; with an id, how one delivery does, and why."""
+
+import argparse
+import json
+import time
+from typing import Any, NamedTuple
+
+from codexdrv.bell import ring
+from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings, utc
+from codexdrv.config import Config, load_config
+from codexdrv.errors import ExitCode
+from codexdrv.ids import DeliveryId
+from codexdrv.journal.dispatch import decode_dispatch
+from codexdrv.journal.journal import Journal
+from codexdrv.journal.rows import RecordedFact, Summary
+from codexdrv.rules.lifecycle import Delivery
+from codexdrv.snapshot import Snapshot, load_snapshot
+
+
+OLD_MS = 15 * 60 * 1000
+"""A live delivery of that age is reported: somebody should look (DESIGN.md, "Ownership")."""
+
+EPILOG = """\
+examples:
+  codexdrv status                      the machine; exit 1 when it is unhealthy
+  codexdrv status 0199…                one delivery
+  codexdrv status mail/4711 --explain  its whole story, fact by fact
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = EPILOG
+    parser.add_argument("id", metavar="ID", nargs="?", help="a delivery; default: the machine")
+    parser.add_argument("--explain", action="store_true", help="tell the delivery fact by fact")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> ExitCode:
+    """Look, and say."""
+    config = load_config(args.config)
+    with Journal(config.state.directory) as journal:
+        if args.id is None:
+            return _tell_machine(journal, config, as_json=args.json)
+        delivery = journal.delivery(DeliveryId(args.id))
+        facts = journal.story(delivery.order.id) if args.explain else []
+    if args.json:
+        body = delivery_object(delivery, is_up=rings(config))
+        print(
+            json.dumps(body | ({"facts": list(map(_fact_object, facts))} if args.explain else {}))
+        )
+        return ExitCode.OK
+    print(delivery_sentence(delivery))
+    if args.explain:
+        for line in tell_story(delivery, facts):
+            print(line)
+    return ExitCode.OK
+
+
+class Health(NamedTuple):
+    """What is wrong; nothing is the best answer."""
+
+    problems: tuple[str, ...]
+
+
+def judge_health(
+    summary: Summary, snapshot: Snapshot | None, *, is_up: bool, now_ms: int
+) -> Health:
+    """Say what is wrong with a machine: never "a pid exists", always what does not get through."""
+    problems = []
+    if not is_up and summary.oldest is not None:
+        problems.append("no supervisor is running, and deliveries wait: run `codexdrv supervise`")
+    if is_up and (snapshot is None or snapshot.is_stale(now_ms)):
+        problems.append("the supervisor is up but has not written its status for 15 s")
+    elif is_up and snapshot is not None and not snapshot.body["server"]["connected"]:
+        problems.append(f"no server: {snapshot.body['server']['problem']}")
+    oldest = summary.oldest
+    if oldest is not None and now_ms - oldest.order.admitted_at_ms > OLD_MS:
+        minutes = (now_ms - oldest.order.admitted_at_ms) // 60_000
+        held = oldest.standing.why or "nobody has tried yet"
+        problems.append(
+            f"{oldest.order.id} is {oldest.standing.phase} for {minutes} minutes: {held}"
+        )
+    return Health(tuple(problems))
+
+
+def tell_story(delivery: Delivery, facts: list[RecordedFact]) -> list[str]:
+    """Tell a delivery fact by fact: when, what, why, and by whom."""
+    start = delivery.order.admitted_at_ms
+    lines = [f"  {utc(start)}  +0.000 s  admitted: on disk"]
+    for fact in facts:
+        since_s = (fact.at_ms - start) / 1000
+        lines.append(f"  {utc(fact.at_ms)}  {since_s:+.3f} s  {_tell_fact(fact)}")
+    return lines
+
+
+def _tell_fact(fact: RecordedFact) -> str:
+    news = fact.news
+    said = f"{news.fact.replace('_', ' ')}"
+    if news.outcome:
+        said += f": {news.outcome}"
+    if news.why:
+        said += f": {news.why}"
+    if news.dispatch:
+        dispatch = decode_dispatch(news.dispatch)
+        server = f"server {dispatch.peer[0]}" if dispatch.peer else "server unknown"
+        said += f" [attempt {news.attempt}, {server}]"
+    by = "a command" if fact.life is None else f"life {fact.life}, generation {fact.generation}"
+    return f"{said} ({by})"
+
+
+def _fact_object(fact: RecordedFact) -> dict[str, Any]:
+    news = fact.news
+    return {
+        "fact": news.fact,
+        "at": utc(fact.at_ms),
+        "reason": news.reason,
+        "why": news.why,
+        "turn": news.turn,
+        "outcome": news.outcome,
+        "attempt": news.attempt,
+        "dispatch": json.loads(news.dispatch) if news.dispatch else None,
+        "life": fact.life,
+        "generation": fact.generation,
+    }
+
+
+def _tell_machine(journal: Journal, config: Config, *, as_json: bool) -> ExitCode:
+    now_ms = time.time_ns() // 1_000_000
+    is_up = ring(config.state.directory)
+    summary = journal.summary()
+    snapshot = load_snapshot(config.state.directory) if is_up else None
+    health = judge_health(summary, snapshot, is_up=is_up, now_ms=now_ms)
+    if as_json:
+        print(json.dumps(_machine_object(summary, snapshot, health, is_up=is_up)))
+    else:
+        for line in _machine_lines(summary, snapshot, health, config):
+            print(line)
+    return ExitCode.FAILED if health.problems else ExitCode.OK
+
+
+def _machine_object(
+    summary: Summary, snapshot: Snapshot | None, health: Health, *, is_up: bool
+) -> dict[str, Any]:
+    body = snapshot.body if snapshot else {}
+    return {
+        "healthy": not health.problems,
+        "problems": list(health.problems),
+        "supervisor": "up" if is_up else "down",
+        "pid": body.get("pid"),
+        "life": body.get("life"),
+        "began_at": utc(body["began_at_ms"]) if body else None,
+        "server": body.get("server"),
+        "threads": body.get("threads", {}),
+        "live": summary.live,
+        "oldest": delivery_object(summary.oldest, is_up=is_up) if summary.oldest else None,
+    }
+
+
+def _machine_lines(
+    summary: Summary, snapshot: Snapshot | None, health: Health, config: Config
+) -> list[str]:
+    lines = [f"state       {config.state.directory}"]
+    if snapshot is None:
+        lines.append("supervisor  down")
+    else:
+        body = snapshot.body
+        server = body["server"]
+        since = utc(body["began_at_ms"])
+        lines.append(f"supervisor  up, pid {body['pid']}, life {body['life']}, since {since}")
+        if server["connected"]:
+            lines.append(
+                f"server      {server['user_agent']}, pid {server['pid']},"
+                f" generation {server['generation']}, last answer {server['silent_s']:.0f} s ago"
+            )
+        else:
+            lines.append(f"server      none: {server['problem']}")
+        for thread, state in body["threads"].items():
+            turn = f", turn {state['turn']}" if state["turn"] else ""
+            lines.append(f"thread      {thread}: {state['status']}, {state['subscription']}{turn}")
+    counted = ", ".join(f"{count} {phase}" for phase, count in sorted(summary.live.items()))
+    lines.append(f"deliveries  {counted or 'none is live'}")
+    if summary.oldest is not None:
+        lines.append(f"oldest      {delivery_sentence(summary.oldest)}")
+    lines += [f"UNHEALTHY   {problem}" for problem in health.problems] or ["healthy"]
+    return lines

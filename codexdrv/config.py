@@ -1,0 +1,201 @@
+"""Configuration: where it is found, what it may say; every mistake is one sentence and exit 78.
+
+The only module that reads the environment.
+"""
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from codexdrv.errors import BadInput, ConfigurationError
+from codexdrv.ids import ThreadId, parse_thread_id
+from codexdrv.journal.journal import LIVE_PER_THREAD_MAX
+from codexdrv.rules.routing import WhenBusy
+
+
+class Server(NamedTuple):
+    """`[server]`: which app-server to attach to."""
+
+    socket: str
+    codex_home: str
+
+
+class State(NamedTuple):
+    """`[state]`: where the journal, the lock, the bell and the status file lie."""
+
+    directory: str
+
+
+class Limits(NamedTuple):
+    """`[limits]`, and every other number that a test may want to shrink; seconds."""
+
+    live_per_thread: int = LIVE_PER_THREAD_MAX
+    ping_interval_s: float = 10.0
+    #: Three pings unanswered: the link is dead, however alive the socket looks.
+    silence_s: float = 30.0
+    #: A terminal supervisor gives the answers that are open this long.
+    drain_s: float = 5.0
+    #: How often the journal is looked at without a ring.
+    poll_s: float = 1.0
+    #: How often the status file is written; readers call it stale after three times that.
+    snapshot_s: float = 5.0
+    #: How long an idle thread without a name stays subscribed.
+    linger_s: float = 600.0
+    #: How long an attempt without its echo waits before the fence is asked.
+    echo_s: float = 5.0
+
+
+class Target(NamedTuple):
+    """`[targets.NAME]`: a thread under a name."""
+
+    thread: ThreadId
+    when_busy: WhenBusy
+
+
+class Config(NamedTuple):
+    """All of it."""
+
+    server: Server
+    state: State
+    limits: Limits
+    targets: Mapping[str, Target]
+    #: The file it was read from; None: the defaults.
+    path: str | None
+
+
+def load_config(path: str | None, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read the configuration; without a file the defaults work.
+
+    Raises:
+        ConfigurationError: no such file, no TOML, an unknown key, or a value of the wrong kind.
+    """
+    named = path or environment.get("CODEXDRV_CONFIG") or None
+    home = environment.get("HOME") or os.path.expanduser("~")
+    base = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    found = named or f"{base}/codexdrv/config.toml"
+    if named is None and not os.path.exists(found):
+        return parse_config({}, environment, path=None)
+    return parse_config(_read_toml(found), environment, path=found)
+
+
+def parse_config(
+    document: Mapping[str, Any], environment: Mapping[str, str], *, path: str | None
+) -> Config:
+    """Turn a TOML document into values.
+
+    Raises:
+        ConfigurationError: an unknown key, or a value of the wrong kind.
+    """
+    where = path or "the configuration"
+    top = _Table(document, where, "")
+    server = top.table("server")
+    state = top.table("state")
+    limits = top.table("limits")
+    targets = top.table("targets")
+    home = environment.get("HOME") or os.path.expanduser("~")
+    codex_home = server.path("codex_home", environment.get("CODEX_HOME") or f"{home}/.codex")
+    server.choice("mode", ("attach",), "attach")
+    socket = f"{codex_home}/app-server-control/app-server-control.sock"
+    state_base = environment.get("XDG_STATE_HOME") or f"{home}/.local/state"
+    config = Config(
+        Server(server.path("socket", socket), codex_home),
+        State(state.path("dir", f"{state_base}/codexdrv")),
+        Limits(live_per_thread=limits.count("live_per_thread", LIVE_PER_THREAD_MAX)),
+        {name: _target(targets.table(name)) for name in targets.names()},
+        path,
+    )
+    for table in (top, server, state, limits):
+        table.refuse_unknown()
+    return config
+
+
+def _target(table: "_Table") -> Target:
+    target = Target(
+        table.thread("thread"), WhenBusy(table.choice("when_busy", ("steer", "wait"), "steer"))
+    )
+    table.refuse_unknown()
+    return target
+
+
+class _Table:
+    """One TOML table, read key by key; what nobody asked for is unknown."""
+
+    def __init__(self, values: Mapping[str, Any], where: str, name: str) -> None:
+        self._values = values
+        self._where = where
+        self._name = name
+        self._asked: set[str] = set()
+
+    def names(self) -> list[str]:
+        return list(self._values)
+
+    def table(self, key: str) -> "_Table":
+        value = self._ask(key, {})
+        if not isinstance(value, dict):
+            raise self._wrong(key, "a table")
+        return _Table(value, self._where, self._full(key))
+
+    def path(self, key: str, default: str) -> str:
+        value = self._ask(key, default)
+        if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
+            raise self._wrong(key, "an absolute path")
+        return os.path.normpath(value)
+
+    def choice(self, key: str, words: tuple[str, ...], default: str) -> str:
+        value = self._ask(key, default)
+        if value not in words:
+            raise self._wrong(key, "one of " + ", ".join(map(repr, words)))
+        return str(value)
+
+    def count(self, key: str, default: int) -> int:
+        value = self._ask(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self._wrong(key, "a whole number, 1 or more")
+        return value
+
+    def thread(self, key: str) -> ThreadId:
+        value = self._ask(key, None)
+        try:
+            return parse_thread_id(value if isinstance(value, str) else "")
+        except BadInput as error:
+            raise self._wrong(key, "a thread id (a UUID)") from error
+
+    def refuse_unknown(self) -> None:
+        for key in self._values:
+            if key not in self._asked:
+                raise ConfigurationError(
+                    f"{self._where}: the key {self._full(key)!r} is not known.",
+                    hint=f"Known here: {', '.join(sorted(self._asked))}.",
+                )
+
+    def _ask(self, key: str, default: Any) -> Any:
+        self._asked.add(key)
+        return self._values.get(key, default)
+
+    def _full(self, key: str) -> str:
+        return f"{self._name}.{key}" if self._name else key
+
+    def _wrong(self, key: str, wanted: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self._where}: {self._full(key)!r} must be {wanted}.",
+            hint="docs/configuration.md shows every key with its default.",
+        )
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    # Most machines have no file; the parser costs `deliver` 3 ms.
+    tomllib = importlib.import_module("tomllib")
+    try:
+        with open(path, "rb") as file:
+            document: dict[str, Any] = tomllib.load(file)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The configuration {path} cannot be read: {error.strerror}.",
+            hint="Check --config and $CODEXDRV_CONFIG.",
+        ) from error
+    except ValueError as error:
+        raise ConfigurationError(
+            f"The configuration {path} is not TOML: {error}.", hint="Mend that line."
+        ) from error
+    return document

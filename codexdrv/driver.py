@@ -1,0 +1,281 @@
+"""One life: reconnect for ever, and on each connection serve every thread that owes something."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
+from codexdrv.config import Config
+from codexdrv.engine.lane import Lane, LanePace
+from codexdrv.engine.ledger import InThread, Ledger
+from codexdrv.engine.session import Pace, Session
+from codexdrv.engine.watch import ThreadWatch
+from codexdrv.errors import CodexdrvError, JournalError, LinkError, PeerError
+from codexdrv.ids import ThreadId
+from codexdrv.journal.journal import Journal
+from codexdrv.protocol.events import Event
+from codexdrv.rules.backoff import CONNECT_DELAY_S_FIRST, CONNECT_DELAY_S_MAX, delay_s
+from codexdrv.transport.channel import Channel
+from codexdrv.transport.unix import UnixLink, open_unix
+from codexdrv.wire.websocket import WebSocketFraming
+
+
+STEADY_S = 60.0
+"""A connection that stood that long was a good one: the next wait begins small again."""
+
+log = structlog.get_logger()
+
+
+class Link(NamedTuple):
+    """How the connection stands, for `status`."""
+
+    is_connected: bool
+    generation: int
+    #: pid of the server, from the socket.
+    server_pid: int | None
+    user_agent: str | None
+    codex_home: str | None
+    #: Why there is none.
+    problem: str | None
+    #: Seconds since the last answer.
+    silent_s: float | None
+
+
+class Driver:
+    """The dispatcher of one state directory; `run` ends only by cancellation or a newer life."""
+
+    def __init__(
+        self,
+        config: Config,
+        journal: Journal,
+        *,
+        life: int,
+        began_ms: int,
+        version: str,
+        in_thread: InThread,
+    ) -> None:
+        self._config = config
+        self._began_ms = began_ms
+        self._version = version
+        self._ledger = Ledger(
+            journal,
+            life=life,
+            now_ms=now_ms,
+            in_thread=in_thread,
+            on_change=self._wake_lane,
+        )
+        self._lanes: dict[ThreadId, Lane] = {}
+        self._is_draining = anyio.Event()
+        self._rung = anyio.Event()
+        self._generation = 0
+        self._failures = 0
+        self._session: Session | None = None
+        self._server_pid: int | None = None
+        self._problem: str | None = "not connected yet"
+        self._changed = anyio.Event()
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            LifeEnded: another supervisor has taken over.
+        """
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._ledger.run)
+                tasks.start_soon(self._connect_for_ever)
+                tasks.start_soon(self._watch_journal)
+        except BaseExceptionGroup as group:
+            raise _first_leaf(group) from None
+
+    def ring(self) -> None:
+        """Somebody rang, or the journal has changed: look at everything now."""
+        self._rung.set()
+        for lane in self._lanes.values():
+            lane.hurry()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Dispatch nothing new, and give the requests that are open some time for their answers."""
+        self._is_draining.set()
+        with anyio.move_on_after(timeout_s):
+            if self._session is not None:
+                await self._session.wait_until_quiet()
+            await self._ledger.flush()
+
+    def link(self) -> Link:
+        """Say how the connection stands."""
+        session = self._session
+        if session is None or self._problem is not None:
+            return Link(False, self._generation, None, None, None, self._problem, None)
+        greeting = session.greeting
+        return Link(
+            True,
+            self._generation,
+            self._server_pid,
+            greeting.user_agent,
+            greeting.codex_home,
+            None,
+            anyio.current_time() - session.answered_at,
+        )
+
+    async def wait_for_change(self) -> None:
+        """Wait until the connection stands, or has ended."""
+        await self._changed.wait()
+
+    def threads(self) -> dict[ThreadId, ThreadWatch]:
+        """Say what is known of each thread that is served now."""
+        return {thread: lane.watch for thread, lane in self._lanes.items()}
+
+    async def _watch_journal(self) -> None:
+        """Look for what was written without a ring: a ring is a hint, and may be lost."""
+        seen = 0
+        while True:
+            try:
+                # On the dispatcher's own connection, so that only others' writes count.
+                found = await self._ledger.ask(Journal.data_version)
+            except JournalError as error:
+                log.error("journal.unreadable", error=str(error))
+                found = seen
+            if found != seen:
+                seen = found
+                self.ring()
+            await anyio.sleep(self._config.limits.poll_s)
+
+    async def _connect_for_ever(self) -> None:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type((LinkError, PeerError)),
+            wait=self._next_pause_s,
+            before_sleep=self._note_end,
+            sleep=self._pause,
+        )
+        await retrying(self._serve_generation)
+
+    async def _serve_generation(self) -> None:
+        began = anyio.current_time()
+        try:
+            async with open_unix(self._config.server.socket) as link:
+                await self._serve_link(link)
+        finally:
+            is_steady = anyio.current_time() - began > STEADY_S
+            self._failures = 1 if is_steady else self._failures + 1
+
+    async def _serve_link(self, link: UnixLink) -> None:
+        limits = self._config.limits
+        self._generation += 1
+        self._ledger.generation = self._generation
+        session = Session(
+            Channel(link.stream, WebSocketFraming()),
+            generation=self._generation,
+            peer=link.peer,
+            on_event=self._hear,
+        )
+        self._session, self._server_pid = session, link.pid
+        try:
+            await session.run(
+                self._serve_threads,
+                version=self._version,
+                pace=Pace(limits.ping_interval_s, limits.silence_s),
+            )
+        finally:
+            self._session = None
+            self._lanes.clear()
+            with anyio.CancelScope(shield=True), anyio.move_on_after(limits.drain_s):
+                # What the connection told before it ended belongs to this generation.
+                await self._ledger.flush()
+
+    async def _serve_threads(self, session: Session) -> None:
+        self._tell_change(None)
+        log.info(
+            "generation.started",
+            generation=session.generation,
+            server=session.greeting.user_agent,
+            server_pid=self._server_pid,
+        )
+        async with anyio.create_task_group() as lanes:
+            while True:
+                self._rung = anyio.Event()
+                await self._open_lanes(session, lanes)
+                await self._rung.wait()
+
+    async def _open_lanes(self, session: Session, lanes: TaskGroup) -> None:
+        kept = {target.thread for target in self._config.targets.values()}
+        try:
+            wanted = kept | set(await self._ledger.ask(Journal.threads))
+        except CodexdrvError as error:
+            # Nothing can be dispatched without the journal; the next ring or poll looks again.
+            log.error("journal.unreadable", error=str(error))
+            return
+        for thread in sorted(wanted - set(self._lanes)):
+            lane = Lane(
+                ThreadWatch(thread, session, self._ledger),
+                self._ledger,
+                pace=LanePace(self._config.limits.echo_s, self._config.limits.linger_s),
+                is_kept=thread in kept,
+                began_ms=self._began_ms,
+            )
+            self._lanes[thread] = lane
+            lanes.start_soon(self._run_lane, lane)
+
+    async def _run_lane(self, lane: Lane) -> None:
+        await lane.run(is_draining=self._is_draining)
+        self._lanes.pop(lane.watch.thread, None)
+        self._rung.set()
+
+    def _hear(self, event: Event) -> None:
+        thread = getattr(event, "thread", None)
+        lane = self._lanes.get(thread) if thread is not None else None
+        if lane is not None:
+            lane.observe(event)
+
+    def _wake_lane(self, thread: ThreadId) -> None:
+        lane = self._lanes.get(thread)
+        if lane is not None:
+            lane.wake()
+
+    def _next_pause_s(self, _state: RetryCallState) -> float:
+        return delay_s(self._failures, first=CONNECT_DELAY_S_FIRST, most=CONNECT_DELAY_S_MAX)
+
+    def _note_end(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        problem = str(error)
+        if problem != self._problem:
+            # One line a reason, not one a try.
+            log.warning("generation.ended", generation=self._generation, error=problem)
+        self._tell_change(problem)
+
+    def _tell_change(self, problem: str | None) -> None:
+        self._problem = problem
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next try; a ring cuts the wait short, but not below the first one."""
+        await anyio.sleep(min(seconds, CONNECT_DELAY_S_FIRST))
+        self._rung = anyio.Event()
+        with anyio.move_on_after(max(0.0, seconds - CONNECT_DELAY_S_FIRST)):
+            await self._rung.wait()
+
+
+def _first_leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Find what went wrong first; the rest of a group is what that has cancelled."""
+    first = group.exceptions[0]
+    return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def now_ms() -> int:
+    """Say what time it is: Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def in_one_thread() -> InThread:
+    """Make a runner of blocking work that runs one piece at a time, in the order of asking."""
+    limiter = anyio.CapacityLimiter(1)
+
+    async def run(work: Callable[[], object]) -> object:
+        return await anyio.to_thread.run_sync(work, limiter=limiter)
+
+    return run  # type: ignore[return-value]

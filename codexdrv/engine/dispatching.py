@@ -1,0 +1,213 @@
+"""Put the input at the head of a lane into its thread: write ahead, send, note what came of it."""
+
+import itertools
+
+import anyio
+import structlog
+
+from codexdrv.engine.ledger import Attempted, Echo, Ledger, dispatch_key
+from codexdrv.engine.record import record_size, search_record
+from codexdrv.engine.rpc import Answer
+from codexdrv.engine.watch import ThreadWatch
+from codexdrv.errors import CodexdrvError, LinkError, MalformedMessage, Refused
+from codexdrv.ids import TurnId
+from codexdrv.journal.dispatch import Dispatch, Mark, encode_dispatch
+from codexdrv.protocol.methods import Call, read_started_turn, start_turn, steer_turn
+from codexdrv.protocol.refusals import read_refusal
+from codexdrv.rules.answers import read_answer
+from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
+from codexdrv.rules.lifecycle import Delivery, News, Standing
+from codexdrv.rules.ownership import Fact, Phase
+from codexdrv.rules.routing import Action, Attempt, Rule, route, situation
+from codexdrv.wire.message import Response
+
+
+log = structlog.get_logger()
+
+
+class Dispatching:
+    """The attempts of one lane."""
+
+    def __init__(self, watch: ThreadWatch, ledger: Ledger, *, began_ms: int) -> None:
+        self._watch = watch
+        self._ledger = ledger
+        self._began_ms = began_ms
+        self._numbers = itertools.count(1)
+        self._looked_up: set[str] = set()
+        self._holds = 0
+        self._not_before = 0.0
+
+    def hurry(self) -> None:
+        """Forget the pause that a hold imposed."""
+        self._not_before = 0.0
+
+    def is_open(self, standing: Standing) -> bool:
+        """Say whether the open attempt was made on this connection."""
+        key = dispatch_key(standing)
+        return key is not None and key[:2] == (self._ledger.life, self._ledger.generation)
+
+    async def dispatch(self, head: Delivery) -> float:
+        """Try once; say how long to wait before the next look, in seconds.
+
+        Raises:
+            Refused, LinkError, PeerError: of a read; nothing was sent.
+            JournalError: nothing was sent.
+        """
+        wait_s = self._not_before - anyio.current_time()
+        if wait_s > 0:
+            return wait_s
+        try:
+            return await self._attempt(head)
+        except Refused as refused:
+            news = read_answer(refused)
+            return await self._hold(head, news.reason or "refused", news.why or str(refused))
+
+    async def _attempt(self, head: Delivery) -> float:
+        if await self._has_surfaced(head):
+            return 0
+        attempt = await self._begin()
+        while True:
+            rule = route(situation(self._watch.state, attempt, head.order.when_busy))
+            log.debug("delivery.routed", delivery_id=head.order.id, action=rule.action)
+            match rule.action:
+                case Action.RESUME | Action.FENCE:
+                    attempt = await self._ask(rule.action, attempt)
+                    if await self._has_surfaced(head):
+                        return 0
+                case Action.START | Action.STEER:
+                    sent = await self._send(head, rule, attempt)
+                    if sent is None:
+                        return 0
+                    head, attempt = sent
+                case Action.INTERRUPT:
+                    await self._watch.interrupt()
+                    return await self._hold(head, rule.reason, rule.why)
+                case Action.HOLD:
+                    return await self._hold(head, rule.reason, rule.why)
+                case Action.REFUSE:
+                    news = News(Fact.REFUSED, rule.reason, rule.why)
+                    await self._ledger.record(head.order.id, news, revision=head.standing.revision)
+                    return 0
+
+    async def _begin(self) -> Attempt:
+        self._watch.forget_subscription()
+        if not self._holds or self._watch.state.turn is None:
+            return Attempt()
+        # What we wait for may have ended unseen: a definite answer heals a stale belief.
+        return Attempt(fences=1, is_proved_quiet=await self._watch.fence())
+
+    async def _ask(self, action: Action, attempt: Attempt) -> Attempt:
+        if action is Action.RESUME:
+            await self._watch.resume()
+            return attempt._replace(resumes=attempt.resumes + 1)
+        is_quiet = await self._watch.fence()
+        return attempt._replace(fences=attempt.fences + 1, is_proved_quiet=is_quiet)
+
+    async def _has_surfaced(self, head: Delivery) -> bool:
+        """Say whether a read has shown the input; rows of before this life are looked up once."""
+        order = head.order
+        path = self._watch.path
+        is_old = order.admitted_at_ms < self._began_ms
+        if is_old and path is not None and order.id not in self._looked_up:
+            self._looked_up.add(order.id)
+            reading = await self._ledger.ask(lambda _: search_record(path, order.id, start=0))
+            for message in reading.found:
+                why = f"the thread's record shows it in turn {message.turn}"
+                self._ledger.post(Echo(order.thread, message.turn, order.id, message.text, why))
+        return (await self._reload(head)).standing.phase is not Phase.QUEUED
+
+    async def _send(
+        self, head: Delivery, rule: Rule, attempt: Attempt
+    ) -> tuple[Delivery, Attempt] | None:
+        """Write ahead, send, and learn; None when this attempt is over."""
+        turn = self._watch.state.turn
+        steered = turn.id if turn is not None and rule.action is Action.STEER else None
+        dispatch = await self._write_ahead(head, rule, attempt, steered)
+        if dispatch is None:
+            return None
+        refused = await self._call(head, dispatch)
+        written = await self._reload(head)
+        if refused is None or written.standing.phase is not Phase.QUEUED:
+            self._holds = 0
+            return None
+        understood = read_refusal(refused)
+        if not self._watch.learn(understood, steered):
+            self._pause()
+            return None
+        is_quiet = understood.meaning == "no_active_turn" and self._watch.state.turn is None
+        return written, attempt._replace(sends=attempt.sends + 1, is_proved_quiet=is_quiet)
+
+    async def _write_ahead(
+        self, head: Delivery, rule: Rule, attempt: Attempt, steered: TurnId | None
+    ) -> Dispatch | None:
+        """Make `pending` durable; None if the row has moved, and nothing may be sent."""
+        watch, ledger = self._watch, self._ledger
+        path, session = watch.path, watch.session
+        size = await ledger.ask(lambda _: record_size(path))
+        dispatch = Dispatch(
+            route=str(rule.action),
+            steered=steered,
+            life=ledger.life,
+            generation=session.generation,
+            number=next(self._numbers),
+            peer=session.peer,
+            mark=Mark(watch.newest, path, size),
+        )
+        news = News(
+            Fact.DISPATCHED,
+            rule.reason,
+            rule.why,
+            turn=steered,
+            attempt=head.standing.attempts + (0 if attempt.sends else 1),
+            dispatch=encode_dispatch(dispatch),
+        )
+        written = await ledger.record(head.order.id, news, revision=head.standing.revision)
+        return None if written is None else dispatch
+
+    async def _call(self, head: Delivery, dispatch: Dispatch) -> Refused | None:
+        """Send; what becomes of it is noted in the order of the wire. A refusal is returned."""
+        key = (dispatch.life, dispatch.generation, dispatch.number)
+
+        def note(answer: Answer) -> None:
+            self._ledger.post(Attempted(head.order.id, key, read_answer(_started_turn(answer))))
+
+        try:
+            await self._watch.session.call(_input_call(head, dispatch), on_answer=note)
+        except Refused as refused:
+            return refused
+        except LinkError:
+            pass  # noted: not written, or in doubt
+        return None
+
+    async def _hold(self, head: Delivery, reason: str, why: str) -> float:
+        """Leave it queued; a reason that stands already is not written again."""
+        if head.standing.reason != reason:
+            news = News(Fact.HELD, reason, why)
+            await self._ledger.record(head.order.id, news, revision=head.standing.revision)
+        return self._pause()
+
+    def _pause(self) -> float:
+        self._holds += 1
+        pause_s = delay_s(self._holds, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
+        self._not_before = anyio.current_time() + pause_s
+        return pause_s
+
+    async def _reload(self, head: Delivery) -> Delivery:
+        await self._ledger.flush()
+        return await self._ledger.ask(lambda journal: journal.delivery(head.order.id))
+
+
+def _input_call(head: Delivery, dispatch: Dispatch) -> Call:
+    order = head.order
+    if dispatch.steered is None:
+        return start_turn(order.thread, order.id, order.text)
+    return steer_turn(order.thread, dispatch.steered, order.id, order.text)
+
+
+def _started_turn(answer: Answer) -> TurnId | CodexdrvError:
+    if not isinstance(answer, Response):
+        return answer
+    try:
+        return read_started_turn(answer.result)
+    except MalformedMessage as error:
+        return error

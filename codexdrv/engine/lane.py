@@ -1,0 +1,148 @@
+"""One thread's FIFO, for one generation: look at what is stored, do what is owed, wait.
+
+What is owed is a function of the stored phase, so a restart is no special path. A lane awaits the
+server only in steps that have a deadline, and decides nothing itself: `rules/` does.
+"""
+
+import math
+from typing import NamedTuple
+
+import anyio
+import structlog
+
+from codexdrv.engine.dispatching import Dispatching
+from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.settling import Settling
+from codexdrv.engine.watch import ThreadWatch
+from codexdrv.errors import CodexdrvError, LifeEnded
+from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadMoved, TurnEnded
+from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
+from codexdrv.rules.lifecycle import Delivery
+from codexdrv.rules.ownership import Duty, duty
+
+
+log = structlog.get_logger()
+
+_MOVES = (TurnEnded, StatusChanged, ThreadClosed, ThreadMoved)
+"""News after which something that was held may go."""
+
+
+class LanePace(NamedTuple):
+    """How long a lane waits for what may never come; seconds."""
+
+    #: For the echo of an attempt, before the fence is asked.
+    echo_s: float
+    #: With nothing to do, before the thread is left.
+    linger_s: float
+
+
+class Lane:
+    """The dispatcher of one thread, on one connection."""
+
+    def __init__(
+        self, watch: ThreadWatch, ledger: Ledger, *, pace: LanePace, is_kept: bool, began_ms: int
+    ) -> None:
+        #: Stays subscribed, also with nothing to do.
+        self.is_kept = is_kept
+        self.watch = watch
+        self._ledger = ledger
+        self._pace = pace
+        self._dispatching = Dispatching(watch, ledger, began_ms=began_ms)
+        self._settling = Settling(watch, ledger, echo_s=pace.echo_s)
+        self._failures = 0
+        self._wake = anyio.Event()
+
+    def observe(self, event: Event) -> None:
+        """Take one event of this thread; synchronous, in the order of the wire."""
+        self.watch.observe(event)
+        if isinstance(event, _MOVES):
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Look now: the thread has moved, or somebody rang."""
+        self._dispatching.hurry()
+        self._settling.hurry()
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at what is stored; a pause that was imposed stands."""
+        self._wake.set()
+
+    async def run(self, *, is_draining: anyio.Event) -> None:
+        """Serve the thread until the connection ends, or nothing has been owed for long.
+
+        Args:
+            is_draining: once set, nothing new is dispatched.
+
+        Raises:
+            LifeEnded: another supervisor has taken over.
+        """
+        while True:
+            self._wake = anyio.Event()
+            pause_s = await self._step(is_draining)
+            if pause_s == math.inf and not self.is_kept:
+                with anyio.move_on_after(self._pace.linger_s) as lingering:
+                    await self._wake.wait()
+                if lingering.cancelled_caught and await self._leave():
+                    return
+            else:
+                with anyio.move_on_after(pause_s):
+                    await self._wake.wait()
+
+    async def _step(self, is_draining: anyio.Event) -> float:
+        """Do what is owed now; say how long to wait for more, in seconds."""
+        try:
+            pause_s = await self._serve(is_draining)
+        except LifeEnded:
+            raise
+        except CodexdrvError as error:
+            # The end of the connection ends the lane from outside; all else passes or is shown.
+            self._failures += 1
+            log.warning("lane.held_up", thread_id=self.watch.thread, error=str(error))
+            return delay_s(self._failures, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
+        self._failures = 0
+        return pause_s
+
+    async def _serve(self, is_draining: anyio.Event) -> float:
+        thread = self.watch.thread
+        live, unsettled = await self._ledger.ask(
+            lambda journal: (journal.lane(thread), journal.unsettled(thread))
+        )
+        pause_s = await self._settling.settle(unsettled)
+        head = next((found for found in live if not found.standing.parked), None)
+        for parked in (found for found in live if found.standing.parked):
+            pause_s = min(pause_s, await self._settling.look_for(parked))
+        if head is not None:
+            return min(pause_s, await self._serve_head(head, is_draining))
+        if self.is_kept and not self.watch.is_subscribed:
+            return min(pause_s, await self._keep())
+        return pause_s
+
+    async def _serve_head(self, head: Delivery, is_draining: anyio.Event) -> float:
+        match duty(head.standing.phase, is_open=self._dispatching.is_open(head.standing)):
+            case Duty.DISPATCH if is_draining.is_set():
+                return math.inf
+            case Duty.DISPATCH:
+                return await self._dispatching.dispatch(head)
+            case Duty.WAIT:
+                return await self._settling.await_echo(head)
+            case Duty.RECONCILE:
+                return await self._settling.look_for(head)
+            case Duty.NOTHING:
+                return math.inf
+
+    async def _keep(self) -> float:
+        """Keep a thread loaded that was asked for by name."""
+        self.watch.forget_subscription()
+        await self.watch.resume()
+        return math.inf if self.watch.is_subscribed else HELD_DELAY_S_MAX
+
+    async def _leave(self) -> bool:
+        """Stop listening, unless something came; say whether the lane is over."""
+        if await self._ledger.ask(lambda journal: journal.lane(self.watch.thread)):
+            return False
+        try:
+            await self.watch.unsubscribe()
+        except CodexdrvError as error:
+            log.debug("lane.not_left", thread_id=self.watch.thread, error=str(error))
+        return True

@@ -1,0 +1,240 @@
+"""The dispatcher's pen: what the wire tells becomes facts, one after the other, in its order.
+
+The reader's callbacks only post notes; one task writes them through one thread. So the end of a
+turn can never reach the journal before the echo that came in front of it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn, Protocol, TypeVar
+
+import anyio
+import structlog
+
+from codexdrv.errors import JournalError, NotFound
+from codexdrv.ids import DeliveryId, ThreadId, TurnId
+from codexdrv.journal.dispatch import decode_dispatch
+from codexdrv.journal.journal import Journal, Writer
+from codexdrv.protocol.events import TurnStatus
+from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
+from codexdrv.rules.ownership import Fact, Phase
+
+
+JOURNAL_RETRY_S = 1.0
+"""A full disk or a held lock passes or does not; nothing is sent meanwhile."""
+
+Result = TypeVar("Result")
+log = structlog.get_logger()
+
+
+class InThread(Protocol):
+    """Run blocking work where it does not block the loop; simulations run it in place."""
+
+    async def __call__(self, work: Callable[[], Result]) -> Result:
+        """Run it and wait for its result."""
+
+
+class Echo(NamedTuple):
+    """The server shows a user message that carries a client id."""
+
+    thread: ThreadId
+    turn: TurnId
+    client_id: str
+    text: str
+    why: str
+
+
+class Ending(NamedTuple):
+    """A turn ended."""
+
+    thread: ThreadId
+    turn: TurnId
+    status: TurnStatus
+
+
+class Attempted(NamedTuple):
+    """What became of one request; late ones count as long as no other attempt has begun."""
+
+    delivery: DeliveryId
+    #: (life, generation, number) of the dispatch.
+    key: tuple[int, int, int]
+    news: News
+
+
+Note = Echo | Ending | Attempted
+
+OUTCOMES = {
+    TurnStatus.COMPLETED: Outcome.COMPLETED,
+    TurnStatus.FAILED: Outcome.FAILED,
+    TurnStatus.INTERRUPTED: Outcome.INTERRUPTED,
+}
+
+
+class Ledger:
+    """All writes of one life."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        life: int,
+        now_ms: Callable[[], int],
+        in_thread: InThread,
+        on_change: Callable[[ThreadId], None],
+    ) -> None:
+        self.life = life
+        self.generation: int | None = None
+        self._journal = journal
+        self._now_ms = now_ms
+        self._in_thread = in_thread
+        self._on_change = on_change
+        self._notes: deque[Note] = deque()
+        self._posted = anyio.Event()
+        self._written = anyio.Event()
+
+    def post(self, note: Note) -> None:
+        """Queue a note; synchronous, for the reader's callbacks."""
+        self._notes.append(note)
+        self._posted.set()
+
+    async def flush(self) -> None:
+        """Wait until every note that was posted so far is written."""
+        while self._notes:
+            await self._written.wait()
+
+    async def run(self) -> NoReturn:
+        """Write notes as they come.
+
+        Raises:
+            LifeEnded: another supervisor has taken over.
+        """
+        while True:
+            while self._notes:
+                await self._write_first()
+            self._posted = anyio.Event()
+            await self._posted.wait()
+
+    async def record(
+        self, delivery: DeliveryId, news: News, *, revision: int | None = None
+    ) -> Delivery | None:
+        """Write one fact now; None if the row has moved on from `revision`.
+
+        Raises:
+            JournalError: nothing was written.
+            LifeEnded: another supervisor has taken over.
+        """
+        return await self.ask(
+            lambda journal: journal.record(
+                delivery,
+                news,
+                writer=Writer(self.life, self.generation),
+                now_ms=self._now_ms(),
+                revision=revision,
+            )
+        )
+
+    async def ask(self, question: Callable[[Journal], Result]) -> Result:
+        """Read from the journal, in its thread."""
+        return await self._in_thread(lambda: question(self._journal))
+
+    async def _write_first(self) -> None:
+        note = self._notes[0]
+        try:
+            changed = await self._in_thread(lambda: self._apply(note))
+        except JournalError as error:
+            # The note stays first: what the server has done must not be forgotten.
+            log.error("journal.unwritable", error=error.message, notes=len(self._notes))
+            await anyio.sleep(JOURNAL_RETRY_S)
+            return
+        self._notes.popleft()
+        self._written.set()
+        self._written = anyio.Event()
+        for delivery in changed:
+            _tell(delivery)
+            self._on_change(delivery.order.thread)
+
+    def _apply(self, note: Note) -> list[Delivery]:
+        match note:
+            case Echo():
+                return self._apply_echo(note)
+            case Ending():
+                return self._apply_ending(note)
+            case Attempted():
+                return self._apply_attempted(note)
+
+    def _apply_echo(self, echo: Echo) -> list[Delivery]:
+        try:
+            found = self._journal.delivery(DeliveryId(echo.client_id))
+        except NotFound:
+            return []  # another client's id
+        if found.order.thread != echo.thread or found.standing.phase is Phase.SURFACED:
+            return []
+        if found.order.text == echo.text:
+            news = News(Fact.SURFACED, "surfaced", echo.why, turn=echo.turn)
+            # Whatever a command wrote beside us: surfaced beats everything.
+            return self._write(found, news, revision=None)
+        if found.standing.phase is not Phase.PENDING:
+            return []
+        why = f"turn {echo.turn} shows this id with another text: an operator has to look"
+        news = News(Fact.IN_DOUBT, "other_text", why)
+        return self._write(found, news, revision=found.standing.revision)
+
+    def _apply_ending(self, ending: Ending) -> list[Delivery]:
+        changed: list[Delivery] = []
+        outcome = OUTCOMES.get(ending.status)
+        for found in self._journal.unsettled(ending.thread):
+            if found.standing.turn == ending.turn and outcome is not None:
+                news = News(Fact.TURN_ENDED, outcome=outcome)
+                changed += self._write(found, news, revision=found.standing.revision)
+        for found in self._journal.lane(ending.thread):
+            if found.standing.phase is Phase.PENDING and _went_into(found.standing, ending.turn):
+                why = f"turn {ending.turn} ended ({ending.status}) and did not show the message"
+                news = News(Fact.IN_DOUBT, "turn_ended", why)
+                changed += self._write(found, news, revision=found.standing.revision)
+        return changed
+
+    def _apply_attempted(self, note: Attempted) -> list[Delivery]:
+        found = self._journal.delivery(note.delivery)
+        is_open = found.standing.phase in {Phase.PENDING, Phase.UNCERTAIN}
+        if not is_open or dispatch_key(found.standing) != note.key:
+            return []
+        return self._write(found, note.news, revision=found.standing.revision)
+
+    def _write(self, found: Delivery, news: News, *, revision: int | None) -> list[Delivery]:
+        written = self._journal.record(
+            found.order.id,
+            news,
+            writer=Writer(self.life, self.generation),
+            now_ms=self._now_ms(),
+            revision=revision,
+        )
+        # Only an operator's word can have come between; it stands.
+        return [] if written is None else [written]
+
+
+def dispatch_key(standing: Standing) -> tuple[int, int, int] | None:
+    """Say which dispatch an open attempt is."""
+    if standing.dispatch is None:
+        return None
+    dispatch = decode_dispatch(standing.dispatch)
+    return dispatch.life, dispatch.generation, dispatch.number
+
+
+def _went_into(standing: Standing, turn: TurnId) -> bool:
+    steered = decode_dispatch(standing.dispatch).steered if standing.dispatch else None
+    return turn in {standing.answered_turn, steered} and standing.answered_turn is not None
+
+
+def _tell(delivery: Delivery) -> None:
+    """Log one canonical line for what the dispatcher has settled; sizes, never bodies."""
+    standing = delivery.standing
+    log.info(
+        "delivery.recorded",
+        delivery_id=delivery.order.id,
+        thread_id=delivery.order.thread,
+        phase=standing.phase,
+        reason=standing.reason,
+        outcome=standing.outcome,
+        attempts=standing.attempts,
+        took_ms=standing.changed_at_ms - delivery.order.admitted_at_ms,
+    )

@@ -1,0 +1,108 @@
+"""One generation: one connection from its greeting to its end, used once."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, NoReturn
+
+import anyio
+
+from codexdrv.engine.rpc import OnAnswer, Rpc
+from codexdrv.errors import CodexdrvError, LinkLost
+from codexdrv.protocol.events import Event, translate
+from codexdrv.protocol.methods import Call, Greeting, initialize, read_greeting
+from codexdrv.transport.channel import Channel
+from codexdrv.transport.peer import PeerIdentity
+from codexdrv.wire.message import Message, Notification
+
+
+CLIENT_NAME = "codexdrv"
+
+
+class Pace(NamedTuple):
+    """How often a quiet connection is asked for a sign of life; seconds."""
+
+    ping_interval_s: float
+    silence_s: float
+
+
+OnEvent = Callable[[Event], None]
+"""Who is told what the server says, synchronously and in the order of the wire."""
+
+
+class Session:
+    """A greeted server: call it, and hear what it tells."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        generation: int,
+        peer: PeerIdentity | None,
+        on_event: OnEvent,
+    ) -> None:
+        self.generation = generation
+        self.peer = peer
+        #: What the server said of itself; set once it was greeted.
+        self.greeting = Greeting("", None)
+        #: When the last answer came, by anyio's clock.
+        self.answered_at = anyio.current_time()
+        self._channel = channel
+        self._on_event = on_event
+        self._rpc = Rpc(channel, self._hear)
+
+    async def run(
+        self, serve: Callable[["Session"], Awaitable[None]], *, version: str, pace: Pace
+    ) -> NoReturn:
+        """Greet the server, then serve until the connection ends.
+
+        Raises:
+            LinkError, PeerError: why it ended; also when `serve` returned.
+        """
+        ends: list[CodexdrvError] = []
+
+        async def run_part(part: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await part()
+            except CodexdrvError as error:
+                ends.append(error)
+            parts.cancel_scope.cancel()
+
+        async def greet_and_serve() -> None:
+            await self._greet(version)
+            await serve(self)
+
+        try:
+            async with anyio.create_task_group() as parts:
+                parts.start_soon(run_part, self._rpc.run)
+                parts.start_soon(run_part, lambda: self._keep_alive(pace))
+                parts.start_soon(run_part, greet_and_serve)
+        finally:
+            await self._channel.aclose()
+        raise ends[0] if ends else LinkLost("We closed the connection.")
+
+    async def call(self, call: Call, *, on_answer: OnAnswer | None = None) -> object:
+        """Send a request and wait for its result; see `Rpc.call`."""
+        result: object = await self._rpc.call(call, on_answer=on_answer)
+        self.answered_at = anyio.current_time()
+        return result
+
+    async def wait_until_quiet(self) -> None:
+        """Wait until every request that was sent has its answer."""
+        await self._rpc.wait_until_quiet()
+
+    async def _greet(self, version: str) -> None:
+        self.greeting = read_greeting(await self.call(initialize(CLIENT_NAME, version)))
+        self._rpc.notify("initialized")
+
+    async def _keep_alive(self, pace: Pace) -> None:
+        while True:
+            await anyio.sleep(pace.ping_interval_s)
+            silent_s = anyio.current_time() - self._channel.last_received_at
+            if silent_s > pace.silence_s:
+                raise LinkLost(f"The server has said nothing for {silent_s:.0f} s.")
+            self._channel.ping()
+
+    def _hear(self, message: Message) -> None:
+        # Attached, we answer no request of the server: the first answer wins over the user's own
+        # client, which sees the same request (DESIGN.md, "Supervisor").
+        if isinstance(message, Notification):
+            self._on_event(translate(message))

@@ -1,0 +1,169 @@
+"""Find out what became of inputs: the echo that is late, what is in doubt, what is not read back.
+
+Reads only; nothing here ever sends an input.
+"""
+
+import math
+
+import anyio
+
+from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
+from codexdrv.engine.ledger import Echo, Ending, Ledger
+from codexdrv.engine.record import RecordReading, search_record
+from codexdrv.engine.watch import ThreadWatch
+from codexdrv.ids import DeliveryId
+from codexdrv.journal.dispatch import decode_dispatch
+from codexdrv.protocol.events import TurnStatus
+from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, delay_s, look_delay_s
+from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
+from codexdrv.rules.ownership import Fact, Phase
+
+
+READ_BACK_DELAY_S_FIRST = 0.02
+"""The server writes its record before it tells, or within milliseconds after."""
+READ_BACK_DELAY_S_MAX = 60.0
+"""A record that does not fill within a minute will not be hurried by us."""
+
+
+class Settling:
+    """What one lane still has to find out."""
+
+    def __init__(self, watch: ThreadWatch, ledger: Ledger, *, echo_s: float) -> None:
+        self._watch = watch
+        self._ledger = ledger
+        self._echo_s = echo_s
+        #: The attempt that waits for its echo: which one, at which revision, and since when.
+        self._waiting: tuple[DeliveryId, int, float] | None = None
+        self._reads = 0
+        #: How often each was looked for, and when the next look is due.
+        self._looks: dict[DeliveryId, tuple[int, float]] = {}
+
+    def hurry(self) -> None:
+        """Look again now: something moved, or somebody rang."""
+        self._looks.clear()
+
+    async def settle(self, unsettled: list[Delivery]) -> float:
+        """Read surfaced inputs back and learn how their turns ended; say when to look again."""
+        if not unsettled:
+            self._reads = 0
+            return math.inf
+        if not self._watch.is_subscribed:
+            self._watch.forget_subscription()
+            await self._watch.resume()
+        missing = 0
+        for found in unsettled:
+            if not found.standing.stored:
+                missing += not await self._read_back(found)
+        late = [found for found in unsettled if self._is_end_missing(found.standing)]
+        if late and await self._watch.fence():
+            missing += await self._read_endings(late)
+        if not missing and not late:
+            self._reads = 0
+            return math.inf
+        self._reads += 1
+        return delay_s(self._reads, first=READ_BACK_DELAY_S_FIRST, most=READ_BACK_DELAY_S_MAX)
+
+    async def await_echo(self, pending: Delivery) -> float:
+        """Wait for the user message of an attempt that is open; ask when it is late.
+
+        Lateness proves nothing. Only a quiet thread whose newest page lacks the input does, and
+        what it proves is doubt.
+        """
+        watch, key = self._watch, pending.order.id
+        if not watch.is_subscribed:
+            # A thread that had never been used has its first turn now: listen to it.
+            watch.forget_subscription()
+            await watch.resume()
+            await self._ledger.flush()
+        wait_s = (
+            self._waiting_since(key, pending.standing.revision)
+            + self._echo_s
+            - anyio.current_time()
+        )
+        if wait_s > 0:
+            return wait_s if watch.is_subscribed else HELD_DELAY_S_FIRST
+        self._waiting = None
+        if not await watch.fence():
+            return self._echo_s
+        await watch.read_page()
+        await self._ledger.flush()
+        why = "the thread is quiet again and does not show the message"
+        await self._ledger.record(
+            key,
+            News(Fact.IN_DOUBT, "no_echo", why),
+            revision=pending.standing.revision,
+        )
+        return 0
+
+    async def look_for(self, doubtful: Delivery) -> float:
+        """Look for an input that may have arrived; found, it is surfaced, else stays in doubt."""
+        order, standing = doubtful
+        if standing.phase is Phase.PENDING:
+            why = "the connection or the supervisor ended while the request was open"
+            news = News(Fact.IN_DOUBT, "link_lost", why)
+            await self._ledger.record(order.id, news, revision=standing.revision)
+        wait_s = self._looks.get(order.id, (0, 0.0))[1] - anyio.current_time()
+        if wait_s > 0:
+            return wait_s
+        reading = await self._search(doubtful)
+        for message in reading.found:
+            why = f"the thread's record shows it in turn {message.turn}"
+            self._ledger.post(Echo(order.thread, message.turn, order.id, message.text, why))
+        if self._watch.is_subscribed:
+            await self._watch.read_page()
+        else:
+            self._watch.forget_subscription()
+            await self._watch.resume()
+        await self._ledger.flush()
+        return self._note_look(order.id)
+
+    async def _read_back(self, surfaced: Delivery) -> bool:
+        order = surfaced.order
+        reading = await self._search(surfaced)
+        is_shown = any(message.text == order.text for message in reading.found)
+        if not reading.is_readable:
+            page = await fetch_newest_page(self._watch.session, order.thread)
+            is_shown = any(message.client_id == order.id for message in page.messages)
+        if is_shown:
+            await self._ledger.record(order.id, News(Fact.STORED))
+        return is_shown
+
+    def _is_end_missing(self, standing: Standing) -> bool:
+        running = self._watch.state.turn
+        return standing.outcome is Outcome.RUNNING and (
+            running is None or running.id != standing.turn
+        )
+
+    async def _read_endings(self, late: list[Delivery]) -> int:
+        """Post the ends of turns that are over; say of how many nothing was found."""
+        statuses = await fetch_turn_statuses(self._watch.session, self._watch.thread)
+        missing = 0
+        for found in late:
+            turn = found.standing.turn
+            status = statuses.get(turn) if turn else None
+            if turn is None or status is None or status is TurnStatus.IN_PROGRESS:
+                missing += 1
+            else:
+                self._ledger.post(Ending(self._watch.thread, turn, status))
+        await self._ledger.flush()
+        return missing
+
+    async def _search(self, delivery: Delivery) -> RecordReading:
+        """Search the record from the attempt's mark on; without an attempt, all of it."""
+        order, standing = delivery
+        path, start = self._watch.path, 0
+        if standing.dispatch is not None:
+            mark = decode_dispatch(standing.dispatch).mark
+            path, start = mark.path or path, mark.size if mark.path else 0
+        return await self._ledger.ask(lambda _: search_record(path, order.id, start=start))
+
+    def _waiting_since(self, key: DeliveryId, revision: int) -> float:
+        if self._waiting is None or self._waiting[:2] != (key, revision):
+            self._waiting = (key, revision, anyio.current_time())
+        return self._waiting[2]
+
+    def _note_look(self, key: DeliveryId) -> float:
+        looks = self._looks.get(key, (0, 0.0))[0] + 1
+        pause_s = look_delay_s(looks)
+        self._looks[key] = (looks, anyio.current_time() + pause_s)
+        return pause_s

@@ -1,0 +1,195 @@
+"""What one generation knows of one thread, and the reads that teach it more."""
+
+from codexdrv.engine.history import fetch_newest_page
+from codexdrv.engine.ledger import Echo, Ending, Ledger
+from codexdrv.engine.session import Session
+from codexdrv.errors import Refused
+from codexdrv.ids import ThreadId, TurnId
+from codexdrv.protocol.events import Event, ItemCompleted, ItemKind, TurnEnded, TurnStarted
+from codexdrv.protocol.methods import (
+    ThreadView,
+    fence,
+    interrupt_turn,
+    read_thread,
+    read_thread_view,
+    resume_thread,
+    unsubscribe,
+)
+from codexdrv.protocol.refusals import Meaning, Understood, read_refusal
+from codexdrv.rules.thread import (
+    Subscription,
+    ThreadState,
+    found_quiet,
+    found_turn,
+    found_unsteerable,
+    lost_thread,
+    reduce,
+)
+
+
+_UNRESUMABLE = {
+    Meaning.ARCHIVED: Subscription.ARCHIVED,
+    Meaning.ACTIVE_WRITER: Subscription.HELD_ELSEWHERE,
+}
+_NEVER_USED = {Meaning.NO_ROLLOUT, Meaning.NOT_SUPPORTED}
+"""How a resume is refused for want of a first turn, by version (WIRE-FACTS, "Handshake")."""
+
+
+class ThreadWatch:
+    """A thread as this generation sees it: events fold into `state`, reads correct it."""
+
+    def __init__(self, thread: ThreadId, session: Session, ledger: Ledger) -> None:
+        self.thread = thread
+        self.session = session
+        self.state = ThreadState()
+        #: The rollout file, once a response named it.
+        self.path: str | None = None
+        #: The newest turn that was seen.
+        self.newest: TurnId | None = None
+        self._ledger = ledger
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Say whether turns and items of the thread reach this connection."""
+        return self.state.subscription is Subscription.SUBSCRIBED
+
+    def observe(self, event: Event) -> None:
+        """Take one event of this thread; synchronous, in the order of the wire."""
+        self.state = reduce(self.state, event)
+        match event:
+            case TurnStarted(turn=turn):
+                self.newest = turn
+            case TurnEnded(thread=thread, turn=turn, status=status):
+                self._ledger.post(Ending(thread, turn, status))
+            case ItemCompleted(
+                kind=ItemKind.USER_MESSAGE, turn=turn, text=text, client_id=str(client_id)
+            ):
+                self.newest = turn
+                why = f"the server put it into turn {turn}"
+                self._ledger.post(Echo(self.thread, turn, client_id, text, why))
+            case _:
+                pass
+
+    async def resume(self) -> None:
+        """Subscribe and read the newest page; `state.subscription` says what came of it.
+
+        Raises:
+            Refused: for a reason that says nothing of the thread (overload, draining, unknown).
+            LinkError: no answer.
+        """
+        try:
+            result = await self.session.call(resume_thread(self.thread))
+        except Refused as refused:
+            await self._learn_why_not(refused)
+            return
+        self._adopt(read_thread_view(result), Subscription.SUBSCRIBED)
+        await self.read_page()
+
+    async def unsubscribe(self) -> None:
+        """Stop listening.
+
+        Raises:
+            Refused, LinkError: as the server says.
+        """
+        await self.session.call(unsubscribe(self.thread))
+        self.state = lost_thread(self.state)
+
+    async def read_page(self) -> None:
+        """Read the newest page and post every message there that carries a client id.
+
+        Raises:
+            Refused, LinkError: nothing was read.
+        """
+        page = await fetch_newest_page(self.session, self.thread)
+        self.newest = page.newest or self.newest
+        for message in page.messages:
+            if message.client_id is not None:
+                why = f"the thread's history shows it in turn {message.turn}"
+                self._ledger.post(
+                    Echo(self.thread, message.turn, message.client_id, message.text, why)
+                )
+
+    async def fence(self) -> bool:
+        """Ask the server's own queue what the thread does; say whether no turn runs.
+
+        Raises:
+            Refused: for a reason that says nothing of the thread.
+            LinkError: no answer.
+        """
+        believed = self.state.turn
+        try:
+            await self.session.call(fence(self.thread))
+        except Refused as refused:
+            understood = read_refusal(refused)
+            if not self.learn(understood, believed.id if believed else None):
+                raise
+            return understood.meaning is Meaning.NO_ACTIVE_TURN and self.state.turn is None
+        return False
+
+    async def interrupt(self) -> None:
+        """Interrupt the turn that is known to run, and no other.
+
+        Raises:
+            Refused: for a reason that says nothing of the thread.
+            LinkError: no answer; 0.144.5 and 0.163 give none when nothing runs.
+        """
+        believed = self.state.turn
+        if believed is None:
+            return
+        try:
+            await self.session.call(interrupt_turn(self.thread, believed.id))
+        except Refused as refused:
+            if not self.learn(read_refusal(refused), believed.id):
+                raise
+
+    def learn(self, understood: Understood, believed: TurnId | None) -> bool:
+        """Correct what is known by a refusal's own words; say whether they said anything.
+
+        Args:
+            understood: the refusal.
+            believed: the turn that was known when the request was made.
+        """
+        match understood.meaning:
+            case Meaning.NO_ACTIVE_TURN:
+                self.state = found_quiet(self.state, believed)
+            case Meaning.OTHER_TURN if understood.turn is not None:
+                self.newest = understood.turn
+                self.state = found_turn(self.state, understood.turn)
+            case Meaning.NOT_STEERABLE:
+                self.state = found_unsteerable(self.state, understood.turn_kind)
+            case Meaning.NOT_LOADED:
+                self.state = lost_thread(self.state)
+            case _:
+                return False
+        return True
+
+    def forget_subscription(self) -> None:
+        """Ask again: what kept us from subscribing may have passed."""
+        if not self.is_subscribed:
+            self.state = self.state._replace(subscription=Subscription.NONE)
+
+    async def _learn_why_not(self, refused: Refused) -> None:
+        meaning = read_refusal(refused).meaning
+        if meaning in _NEVER_USED:
+            await self._learn_of_unused()
+        elif meaning in _UNRESUMABLE:
+            self.state = self.state._replace(subscription=_UNRESUMABLE[meaning])
+        else:
+            raise refused
+
+    async def _learn_of_unused(self) -> None:
+        try:
+            view = read_thread_view(await self.session.call(read_thread(self.thread)))
+        except Refused as refused:
+            if read_refusal(refused).meaning is not Meaning.UNKNOWN_THREAD:
+                raise
+            self.state = self.state._replace(subscription=Subscription.GONE)
+            return
+        self._adopt(view, Subscription.NEVER_USED)
+
+    def _adopt(self, view: ThreadView, subscription: Subscription) -> None:
+        self.path = view.path
+        if view.path is None:
+            subscription = Subscription.EPHEMERAL
+        # The turn, if any, stays as notifications told it: a response never takes back newer news.
+        self.state = self.state._replace(subscription=subscription, status=view.status)

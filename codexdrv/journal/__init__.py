@@ -1,0 +1,1 @@
+"""The durable truth: deliveries, facts, lives, tombstones, replies."""

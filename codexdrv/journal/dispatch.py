@@ -1,0 +1,45 @@
+"""An attempt as it is written ahead of its first byte: what evidence will need later."""
+
+import json
+from typing import NamedTuple
+
+from codexdrv.ids import TurnId
+
+
+class Mark(NamedTuple):
+    """What a dispatch notes of the thread."""
+
+    #: The newest turn that was known: history is read back through it.
+    anchor: TurnId | None
+    #: The rollout file, and its size in bytes; what is older cannot be this attempt.
+    path: str | None
+    size: int
+
+
+class Dispatch(NamedTuple):
+    """One attempt."""
+
+    #: "start" or "steer".
+    route: str
+    #: The turn that was to be steered.
+    steered: TurnId | None
+    life: int
+    generation: int
+    #: Of this generation: which of its dispatches this is.
+    number: int
+    #: The server process: pid, start ticks, boot id; None where it is unknown.
+    peer: tuple[int, int, str] | None
+    mark: Mark
+
+
+def encode_dispatch(dispatch: Dispatch) -> str:
+    """Write it as the journal keeps it."""
+    return json.dumps(dispatch._replace(mark=dispatch.mark._asdict())._asdict())  # type: ignore[arg-type]
+
+
+def decode_dispatch(text: str) -> Dispatch:
+    """Read it back."""
+    fields = json.loads(text)
+    peer = fields.pop("peer")
+    mark = Mark(**fields.pop("mark"))
+    return Dispatch(**fields, peer=None if peer is None else tuple(peer), mark=mark)

@@ -1,0 +1,160 @@
+"""Open the journal file: where it may lie, who may read it, and which version it has."""
+
+import fcntl
+import importlib.resources
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from codexdrv.errors import JournalBusy, JournalError, JournalUnsafe, JournalUnusable
+from codexdrv.paths import make_private_directory, network_filesystem, unsafe_step
+
+
+FILE_NAME = "journal.sqlite3"
+VERSION = 1
+"""`PRAGMA user_version` of the schema that this program writes."""
+BUSY_TIMEOUT_S = 10.0
+"""Writers hold the lock for milliseconds; longer means that one of them hangs."""
+SQLITE_VERSION_MIN = (3, 37, 0)
+"""STRICT tables came with it."""
+
+_PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # a commit is on disk when it returns
+    "PRAGMA foreign_keys = ON",
+)
+
+
+def open_database(directory: str) -> sqlite3.Connection:
+    """Open the journal of a state directory, making both where they are missing.
+
+    Raises:
+        JournalUnsafe: owner, mode or file system are not safe; nothing was written.
+        JournalUnusable: corrupt, not writable, or of a newer version.
+        JournalBusy: another process holds it.
+    """
+    if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
+        raise JournalUnusable(
+            f"SQLite {sqlite3.sqlite_version} is too old: the journal needs 3.37.",
+            hint="Use a Python that is built with a newer SQLite.",
+        )
+    path = os.path.join(directory, FILE_NAME)
+    with translated(path):
+        _check_surroundings(directory)
+        _make_file(path)
+        database = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _prepare(database, directory)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn what SQLite and the system say about the file into our own errors."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise JournalBusy(
+                f"The journal {path} is locked by another process.",
+                hint="Try again; nothing was stored.",
+            ) from error
+        raise _unusable(path, error) from error
+    except (sqlite3.Error, OSError) as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: str, error: Exception) -> JournalError:
+    return JournalUnusable(
+        f"The journal {path} cannot be used: {error}.",
+        hint="Check that the disk is not full and that the directory is yours and writable.",
+    )
+
+
+def _check_surroundings(directory: str) -> None:
+    make_private_directory(directory)
+    offence = unsafe_step(directory)
+    if offence is not None:
+        raise JournalUnsafe(
+            f"{offence.sentence} The journal must not lie there.", hint=offence.hint
+        )
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        kind = network_filesystem(os.path.realpath(directory), mounts.read())
+    if kind is not None:
+        raise JournalUnsafe(
+            f"{directory} lies on a network file system ({kind}): SQLite's locks do not hold.",
+            hint="Put the state directory on a local disk: [state] dir in the configuration.",
+        )
+
+
+def _make_file(path: str) -> None:
+    # A file that is there is never opened here: closing it again would drop the POSIX locks that
+    # SQLite holds on it for another connection of this process.
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(FileExistsError):
+        # 0600 from birth; SQLite gives -wal and -shm the mode of the main file.
+        os.close(os.open(path, flags, 0o600))
+    state = os.lstat(path)
+    if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
+        raise JournalUnsafe(
+            f"{path} is readable by others, belongs to another user, or is no plain file.",
+            hint=f"Run: chmod 600 {path}",
+        )
+
+
+def _prepare(database: sqlite3.Connection, directory: str) -> None:
+    for pragma in _PRAGMAS:
+        database.execute(pragma)
+    if _version(database) == VERSION:
+        return
+    # Two processes that make the file at once would meet in the change to WAL, which does not
+    # wait for a lock; so they take turns. The lock is on the directory, because closing a
+    # descriptor of the file itself would drop SQLite's own locks.
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _migrate(database)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _migrate(database: sqlite3.Connection) -> None:
+    found = _version(database)
+    if found > VERSION:
+        raise JournalUnusable(
+            f"The journal has version {found}; this codexdrv knows version {VERSION}.",
+            hint="Upgrade codexdrv; the journal was not touched.",
+        )
+    if found == VERSION:
+        return
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("BEGIN IMMEDIATE")
+    for statement in _statements(_schema()):
+        database.execute(statement)
+    database.execute(f"PRAGMA user_version = {VERSION}")
+    database.execute("COMMIT")
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _schema() -> str:
+    return importlib.resources.files("codexdrv.journal").joinpath("schema.sql").read_text("utf-8")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script where SQLite says that a statement is whole; comments hold semicolons too."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

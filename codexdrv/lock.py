@@ -1,0 +1,39 @@
+"""One supervisor a state directory: an `flock` that is held for life and never expires."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from codexdrv.errors import AlreadyRunning
+
+
+FILE_NAME = "lock"
+
+
+@contextmanager
+def held_lock(directory: str) -> Iterator[None]:
+    """Hold the lock of a state directory; the kernel drops it when the process ends.
+
+    The file holds the pid for people; nobody decides anything by it.
+
+    Raises:
+        AlreadyRunning: another process holds it.
+    """
+    path = f"{directory}/{FILE_NAME}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            raise AlreadyRunning(
+                f"Another supervisor holds {path} (pid {holder or 'unknown'}).",
+                hint="One supervisor serves all threads of a state directory; "
+                "`codexdrv status` shows it.",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

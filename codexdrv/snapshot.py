@@ -1,0 +1,35 @@
+"""The status file: what the supervisor last said of itself, for whoever asks.
+
+It is a picture, not a truth: what matters is in the journal.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+
+FILE_NAME = "status.json"
+STALE_AFTER_MS = 15_000
+"""Three times the interval at which it is written."""
+
+
+class Snapshot(NamedTuple):
+    """The supervisor's picture of itself; see docs/operating.md for its members."""
+
+    #: Unix time, milliseconds.
+    written_at_ms: int
+    body: dict[str, Any]
+
+    def is_stale(self, now_ms: int) -> bool:
+        """Say whether it is too old to be believed."""
+        return now_ms - self.written_at_ms > STALE_AFTER_MS
+
+
+def load_snapshot(directory: str) -> Snapshot | None:
+    """Read the status file; None if there is none, or it is no picture."""
+    try:
+        with open(f"{directory}/{FILE_NAME}", encoding="utf-8") as file:
+            body = json.load(file)
+    except (OSError, ValueError):
+        return None
+    written = body.get("written_at_ms") if isinstance(body, dict) else None
+    return Snapshot(written, body) if isinstance(written, int) else None
