@@ -27,6 +27,8 @@ FLOORS = {
     "codexdrv.driver": 6,
     "codexdrv.config": 6,
     "codexdrv.logs": 6,
+    "codexdrv.client": 6,
+    "codexdrv.story": 6,
     "supervisor": 7,
     "codexdrv.cli": 8,
     "codexdrv.demo": 8,

@@ -1,12 +1,12 @@
 """What the commands print of a delivery: the JSON object, and the sentence."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from codexdrv.bell import ring
 from codexdrv.config import Config
-from codexdrv.rules.lifecycle import Delivery, is_live
+from codexdrv.rules.lifecycle import Delivery, Outcome, is_live
 from codexdrv.rules.ownership import Phase
+from codexdrv.story import utc
 
 
 PREVIEW_CHARACTERS = 40
@@ -43,12 +43,11 @@ def delivery_sentence(delivery: Delivery) -> str:
     """Say where a delivery stands."""
     order, standing = delivery
     where = f"{order.id} is {_PHASES.get(standing.phase, standing.phase)}"
-    if standing.phase is Phase.SURFACED:
-        kept = "stored" if standing.stored else "not yet read back"
-        return (
-            f"{where} {standing.turn or 'of which an operator spoke'} ({kept}), {_turn(delivery)}."
-        )
-    return f"{where}: {standing.why}." if standing.why else f"{where}."
+    if standing.phase is not Phase.SURFACED or standing.turn is None:
+        return f"{where}: {standing.why}." if standing.why else f"{where}."
+    stored = "and stored" if standing.stored else "but not yet read back"
+    ended = "runs" if standing.outcome is Outcome.RUNNING else f"is {standing.outcome}"
+    return f"{where} {stored}: turn {standing.turn}, which {ended}."
 
 
 def one_line(delivery: Delivery) -> str:
@@ -56,12 +55,11 @@ def one_line(delivery: Delivery) -> str:
     order, standing = delivery
     text = " ".join(order.text.split())
     head = text if len(text) <= PREVIEW_CHARACTERS else text[: PREVIEW_CHARACTERS - 1] + "…"
-    state = standing.phase if standing.outcome in {None, "received"} else standing.outcome
-    note = f"  [{standing.reason}]" if is_live(standing.phase) and standing.reason else ""
-    return (
-        f"{utc(order.admitted_at_ms)}  {order.id}  {order.thread}#{order.seq}"
-        f"  {standing.phase}{'' if state == standing.phase else f'/{state}'}{note}  {head}"
-    )
+    outcome = f", {standing.outcome}" if standing.phase is Phase.SURFACED else ""
+    held = f" ({standing.reason})" if is_live(standing.phase) and standing.reason else ""
+    where = f"{order.thread}#{order.seq}"
+    when = utc(order.admitted_at_ms)
+    return f"{when}  {order.id}  {where}  {standing.phase}{outcome}{held}  {head}"
 
 
 def rings(config: Config) -> bool:
@@ -69,22 +67,11 @@ def rings(config: Config) -> bool:
     return ring(config.state.directory)
 
 
-def utc(unix_ms: int) -> str:
-    """Write a time as RFC 3339, UTC, with milliseconds."""
-    moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 _PHASES = {
     Phase.QUEUED: "queued",
     Phase.PENDING: "on its way",
     Phase.UNCERTAIN: "in doubt",
-    Phase.SURFACED: "in the thread, in turn",
+    Phase.SURFACED: "in the thread",
     Phase.FAILED: "refused for good",
     Phase.CANCELLED: "cancelled",
 }
-
-
-def _turn(delivery: Delivery) -> str:
-    outcome = delivery.standing.outcome
-    return f"and that turn is {outcome}" if outcome == "running" else f"and that turn {outcome}"

@@ -6,15 +6,14 @@ import time
 from typing import Any, NamedTuple
 
 from codexdrv.bell import ring
-from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings, utc
+from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
 from codexdrv.ids import DeliveryId
-from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.journal.journal import Journal
 from codexdrv.journal.rows import RecordedFact, Summary
-from codexdrv.rules.lifecycle import Delivery
 from codexdrv.snapshot import Snapshot, load_snapshot
+from codexdrv.story import tell_story, utc
 
 
 OLD_MS = 15 * 60 * 1000
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     print(delivery_sentence(delivery))
     if args.explain:
         for line in tell_story(delivery, facts):
-            print(line)
+            print(f"  {line}")
     return ExitCode.OK
 
 
@@ -82,31 +81,6 @@ def judge_health(
             f"{oldest.order.id} is {oldest.standing.phase} for {minutes} minutes: {held}"
         )
     return Health(tuple(problems))
-
-
-def tell_story(delivery: Delivery, facts: list[RecordedFact]) -> list[str]:
-    """Tell a delivery fact by fact: when, what, why, and by whom."""
-    start = delivery.order.admitted_at_ms
-    lines = [f"  {utc(start)}  +0.000 s  admitted: on disk"]
-    for fact in facts:
-        since_s = (fact.at_ms - start) / 1000
-        lines.append(f"  {utc(fact.at_ms)}  {since_s:+.3f} s  {_tell_fact(fact)}")
-    return lines
-
-
-def _tell_fact(fact: RecordedFact) -> str:
-    news = fact.news
-    said = f"{news.fact.replace('_', ' ')}"
-    if news.outcome:
-        said += f": {news.outcome}"
-    if news.why:
-        said += f": {news.why}"
-    if news.dispatch:
-        dispatch = decode_dispatch(news.dispatch)
-        server = f"server {dispatch.peer[0]}" if dispatch.peer else "server unknown"
-        said += f" [attempt {news.attempt}, {server}]"
-    by = "a command" if fact.life is None else f"life {fact.life}, generation {fact.generation}"
-    return f"{said} ({by})"
 
 
 def _fact_object(fact: RecordedFact) -> dict[str, Any]:

@@ -6,14 +6,11 @@ import json
 import anyio
 
 from codexdrv import __version__
-from codexdrv.config import Config, load_config
-from codexdrv.engine.session import Pace, Session
-from codexdrv.errors import CodexdrvError, ExitCode
-from codexdrv.protocol.events import Event
+from codexdrv.client import ask_server
+from codexdrv.config import load_config
+from codexdrv.engine.session import Session
+from codexdrv.errors import ExitCode
 from codexdrv.protocol.methods import ThreadView, list_threads, read_thread_list
-from codexdrv.transport.channel import Channel
-from codexdrv.transport.unix import open_unix
-from codexdrv.wire.websocket import WebSocketFraming
 
 
 PAGE = 100
@@ -31,14 +28,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.epilog = EPILOG
     parser.add_argument(
-        "--limit", type=int, default=PAGE, metavar="N", help=f"at most so many; default {PAGE}"
+        "--limit", type=_count, default=PAGE, metavar="N", help=f"at most so many; default {PAGE}"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
 
 def run(args: argparse.Namespace) -> ExitCode:
     """Ask the server, and print a line a thread, newest first."""
-    views = anyio.run(fetch_threads, load_config(args.config), args.limit)
+    socket = load_config(args.config).server.socket
+    views = anyio.run(
+        lambda: ask_server(
+            socket, lambda session: fetch_threads(session, args.limit), version=__version__
+        )
+    )
     for view in views:
         if args.json:
             body = {
@@ -54,40 +56,25 @@ def run(args: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-async def fetch_threads(config: Config, limit: int) -> list[ThreadView]:
-    """Read the newest threads of the configured server.
+async def fetch_threads(session: Session, limit: int) -> list[ThreadView]:
+    """Read the newest threads of a server.
 
     Raises:
-        LinkError, PeerError: there is no server, or it does not answer.
+        Refused, LinkError: the server did not answer.
     """
     views: list[ThreadView] = []
-
-    async def ask(session: Session) -> None:
-        cursor: str | None = None
-        while len(views) < limit:
-            result = await session.call(list_threads(cursor, min(PAGE, limit - len(views))))
-            page, cursor = read_thread_list(result)
-            views.extend(page)
-            if cursor is None or not page:
-                break
-        is_done.set()
-
-    is_done = anyio.Event()
-    limits = config.limits
-    async with open_unix(config.server.socket) as link:
-        session = Session(
-            Channel(link.stream, WebSocketFraming()), generation=1, peer=None, on_event=_ignore
-        )
-        try:
-            await session.run(
-                ask, version=__version__, pace=Pace(limits.ping_interval_s, limits.silence_s)
-            )
-        except CodexdrvError:
-            # Its end is ours once everything was read.
-            if not is_done.is_set():
-                raise
+    cursor: str | None = None
+    while len(views) < limit:
+        result = await session.call(list_threads(cursor, min(PAGE, limit - len(views))))
+        page, cursor = read_thread_list(result)
+        views += page
+        if cursor is None or not page:
+            break
     return views
 
 
-def _ignore(_event: Event) -> None:
-    pass
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("not a number of threads")
+    return count

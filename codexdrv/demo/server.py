@@ -158,7 +158,7 @@ class AppServer:
         home = str(self.home)
         try:
             with self.stderr_path.open("ab") as stderr:
-                return subprocess.Popen(  # noqa: S603 - the caller names the binary
+                return subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from codexdrv.engine.rpc import Answer
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError, LinkError, MalformedMessage, Refused
 from codexdrv.ids import TurnId
-from codexdrv.journal.dispatch import Dispatch, Mark, encode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Mark, Step, encode_dispatch
 from codexdrv.protocol.methods import Call, read_started_turn, start_turn, steer_turn
 from codexdrv.protocol.refusals import read_refusal
 from codexdrv.rules.answers import read_answer
@@ -36,6 +36,8 @@ class Dispatching:
         self._looked_up: set[str] = set()
         self._holds = 0
         self._not_before = 0.0
+        #: What was decided since the last attempt.
+        self._trail: list[Step] = []
 
     def hurry(self) -> None:
         """Forget the pause that a hold imposed."""
@@ -63,11 +65,13 @@ class Dispatching:
             return await self._hold(head, news.reason or "refused", news.why or str(refused))
 
     async def _attempt(self, head: Delivery) -> float:
+        self._trail.clear()
         if await self._has_surfaced(head):
             return 0
         attempt = await self._begin()
         while True:
             rule = route(situation(self._watch.state, attempt, head.order.when_busy))
+            self._trail.append(Step(str(rule.action), rule.why, self._ledger.now_ms()))
             log.debug("delivery.routed", delivery_id=head.order.id, action=rule.action)
             match rule.action:
                 case Action.RESUME | Action.FENCE:
@@ -152,7 +156,9 @@ class Dispatching:
             number=next(self._numbers),
             peer=session.peer,
             mark=Mark(watch.newest, path, size),
+            trail=tuple(self._trail),
         )
+        self._trail.clear()
         news = News(
             Fact.DISPATCHED,
             rule.reason,

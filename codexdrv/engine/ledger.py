@@ -85,7 +85,7 @@ class Ledger:
         self.life = life
         self.generation: int | None = None
         self._journal = journal
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._in_thread = in_thread
         self._on_change = on_change
         self._notes: deque[Note] = deque()
@@ -128,7 +128,7 @@ class Ledger:
                 delivery,
                 news,
                 writer=Writer(self.life, self.generation),
-                now_ms=self._now_ms(),
+                now_ms=self.now_ms(),
                 revision=revision,
             )
         )
@@ -205,7 +205,7 @@ class Ledger:
             found.order.id,
             news,
             writer=Writer(self.life, self.generation),
-            now_ms=self._now_ms(),
+            now_ms=self.now_ms(),
             revision=revision,
         )
         # Only an operator's word can have come between; it stands.

@@ -125,7 +125,9 @@ class Settling:
             page = await fetch_newest_page(self._watch.session, order.thread)
             is_shown = any(message.client_id == order.id for message in page.messages)
         if is_shown:
-            await self._ledger.record(order.id, News(Fact.STORED))
+            await self._ledger.record(
+                order.id, News(Fact.STORED, why="it was read back from the thread's record")
+            )
         return is_shown
 
     def _is_end_missing(self, standing: Standing) -> bool:

@@ -16,6 +16,16 @@ class Mark(NamedTuple):
     size: int
 
 
+class Step(NamedTuple):
+    """One decision on the way to an attempt."""
+
+    #: "resume", "fence", "start", "steer".
+    action: str
+    why: str
+    #: Unix time, milliseconds.
+    at_ms: int
+
+
 class Dispatch(NamedTuple):
     """One attempt."""
 
@@ -30,6 +40,8 @@ class Dispatch(NamedTuple):
     #: The server process: pid, start ticks, boot id; None where it is unknown.
     peer: tuple[int, int, str] | None
     mark: Mark
+    #: What was decided since the last attempt, in order; the last one is this route.
+    trail: tuple[Step, ...] = ()
 
 
 def encode_dispatch(dispatch: Dispatch) -> str:
@@ -42,4 +54,5 @@ def decode_dispatch(text: str) -> Dispatch:
     fields = json.loads(text)
     peer = fields.pop("peer")
     mark = Mark(**fields.pop("mark"))
-    return Dispatch(**fields, peer=None if peer is None else tuple(peer), mark=mark)
+    trail = tuple(Step(*step) for step in fields.pop("trail", ()))
+    return Dispatch(**fields, peer=None if peer is None else tuple(peer), mark=mark, trail=trail)
