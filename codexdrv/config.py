@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from codexdrv.errors import BadInput, ConfigurationError
 from codexdrv.ids import ThreadId, parse_thread_id
 from codexdrv.journal.journal import LIVE_PER_THREAD_MAX
-from codexdrv.rules.routing import WhenBusy
+from codexdrv.rules.lifecycle import WhenBusy
 
 
 class Server(NamedTuple):

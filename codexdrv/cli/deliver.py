@@ -15,9 +15,8 @@ from codexdrv.config import Config, load_config
 from codexdrv.errors import BadInput, ExitCode, NotFound
 from codexdrv.ids import mint_delivery_id, parse_delivery_id, parse_thread_id
 from codexdrv.journal.journal import Admission, Journal
-from codexdrv.rules.lifecycle import Delivery, Order
+from codexdrv.rules.lifecycle import Delivery, Order, WhenBusy
 from codexdrv.rules.ownership import Phase
-from codexdrv.rules.routing import WhenBusy
 
 
 TEXT_SCALARS_MAX = 1_048_576

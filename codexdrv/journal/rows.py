@@ -3,9 +3,8 @@
 from typing import Any, NamedTuple
 
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
-from codexdrv.rules.lifecycle import Delivery, News, Order, Outcome, Standing
+from codexdrv.rules.lifecycle import Delivery, News, Order, Outcome, Standing, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
-from codexdrv.rules.routing import WhenBusy
 
 
 ORDER_COLUMNS = "id, thread, target, source, text, when_busy, seq, admitted_at_ms"

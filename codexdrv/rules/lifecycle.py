@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 from codexdrv.errors import IllegalMove
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
 from codexdrv.rules.ownership import TERMINAL, Fact, Phase, TooLate, advance
-from codexdrv.rules.routing import WhenBusy
+
+
+class WhenBusy(StrEnum):
+    """What the caller wants while a turn runs."""
+
+    #: Put it into that turn.
+    STEER = "steer"
+    #: Hold it until the turn has ended.
+    WAIT = "wait"
+    #: End that turn first.
+    INTERRUPT = "interrupt"
 
 
 class Outcome(StrEnum):

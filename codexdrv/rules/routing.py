@@ -6,6 +6,7 @@ A `Situation` is small enums only, so a test walks all of it (DESIGN.md, "Routin
 from enum import StrEnum
 from typing import NamedTuple
 
+from codexdrv.rules.lifecycle import WhenBusy
 from codexdrv.rules.thread import Subscription, ThreadState, TurnKind
 
 
@@ -15,17 +16,6 @@ RESUMES_MAX = 2
 """A thread that is unloaded between two resumes is somebody else's business for now."""
 SENDS_MAX = 2
 """Mutating requests an attempt; the second only after the first was surely not admitted."""
-
-
-class WhenBusy(StrEnum):
-    """What the caller wants while a turn runs."""
-
-    #: Put it into that turn.
-    STEER = "steer"
-    #: Hold it until the turn has ended.
-    WAIT = "wait"
-    #: End that turn first.
-    INTERRUPT = "interrupt"
 
 
 class Activity(StrEnum):
