@@ -70,7 +70,7 @@ def load_config(path: str | None, environment: Mapping[str, str] = os.environ) -
     Raises:
         ConfigurationError: no such file, no TOML, an unknown key, or a value of the wrong kind.
     """
-    named = path or environment.get("CODEXDRV_CONFIG") or None
+    named = environment.get("CODEXDRV_CONFIG") or None if path is None else path
     home = environment.get("HOME") or os.path.expanduser("~")
     base = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
     found = named or f"{base}/codexdrv/config.toml"
@@ -112,7 +112,7 @@ def parse_config(
 
 def _target(table: "_Table") -> Target:
     target = Target(
-        table.thread("thread"), WhenBusy(table.choice("when_busy", ("steer", "wait"), "steer"))
+        table.thread("thread"), WhenBusy(table.choice("when_busy", tuple(WhenBusy), WhenBusy.STEER))
     )
     table.refuse_unknown()
     return target
@@ -145,7 +145,7 @@ class _Table:
     def choice(self, key: str, words: tuple[str, ...], default: str) -> str:
         value = self._ask(key, default)
         if value not in words:
-            raise self._wrong(key, "one of " + ", ".join(map(repr, words)))
+            raise self._wrong(key, "one of " + ", ".join(f'"{word}"' for word in words))
         return str(value)
 
     def count(self, key: str, default: int) -> int:

@@ -62,6 +62,12 @@ def parse_delivery_id(text: str, *, source: str | None = None) -> DeliveryId:
     return DeliveryId(full)
 
 
+def name_delivery(text: str) -> DeliveryId:
+    """Take a delivery id from somebody who asks for it; what no id may hold finds nothing."""
+    # A lone surrogate (bytes that are no UTF-8, on a command line) could not even be asked for.
+    return DeliveryId(text.encode(errors="replace").decode())
+
+
 def mint_delivery_id(now_ms: int, chance: bytes) -> str:
     """Make a UUIDv7 (RFC 9562, section 5.7) from the time and ten random bytes.
 

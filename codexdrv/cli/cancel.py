@@ -7,7 +7,7 @@ import time
 from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
 from codexdrv.config import load_config
 from codexdrv.errors import ExitCode, NotCancellable
-from codexdrv.ids import DeliveryId
+from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
 
 
@@ -31,7 +31,9 @@ def run(args: argparse.Namespace) -> ExitCode:
     """Cancel, or say why not."""
     config = load_config(args.config)
     with Journal(config.state.directory) as journal:
-        delivery, too_late = journal.cancel(DeliveryId(args.id), now_ms=time.time_ns() // 1_000_000)
+        delivery, too_late = journal.cancel(
+            name_delivery(args.id), now_ms=time.time_ns() // 1_000_000
+        )
     is_up = rings(config)
     if too_late is not None:
         raise NotCancellable(

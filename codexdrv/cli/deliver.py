@@ -15,12 +15,14 @@ from codexdrv.config import Config, load_config
 from codexdrv.errors import BadInput, ExitCode, NotFound
 from codexdrv.ids import mint_delivery_id, parse_delivery_id, parse_thread_id
 from codexdrv.journal.journal import Admission, Journal
-from codexdrv.rules.lifecycle import Delivery, Order, WhenBusy
+from codexdrv.rules.lifecycle import Delivery, Order, WhenBusy, is_live
 from codexdrv.rules.ownership import Phase
 
 
 TEXT_SCALARS_MAX = 1_048_576
 """The server's own limit for one input (WIRE-FACTS, "Handshake and errors"): it never passes."""
+TEXT_BYTES_MAX = 4 * TEXT_SCALARS_MAX
+"""No character takes more in UTF-8; so a wrong --file does not fill the memory."""
 WAIT_TIMEOUT_S = 60.0
 """Of `--wait surfaced`: an idle thread takes a second, a long model response minutes."""
 STORED_TIMEOUT_S = 5.0
@@ -76,26 +78,48 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> ExitCode:
     """Admit, ring, say so; then wait for what was asked."""
     if (args.text is None) == (args.file is None):
-        problem = (
-            "give either TEXT or --file" if args.text else "no message: give TEXT, --file or -"
-        )
+        both = "give either TEXT or --file, not both"
+        problem = "no message: give TEXT, --file or -" if args.text is None else both
         print(f"codexdrv deliver: {problem}.\n  See `codexdrv deliver --help`.", file=sys.stderr)
         return ExitCode.USAGE
     config = load_config(args.config)
     order = _make_order(args, config)
     with Journal(config.state.directory) as journal:
         admission = journal.admit(order, live_max=config.limits.live_per_thread)
-        is_up = rings(config)
-        if not is_up:
+        try:
+            return _ring_and_wait(journal, admission, args, config)
+        except KeyboardInterrupt:
+            sentence = delivery_sentence(journal.delivery(order.id))
             print(
-                "codexdrv: no supervisor is running, the message waits on disk.\n"
-                "  Start one with `codexdrv supervise`.",
+                f"\ncodexdrv: stopped waiting; {sentence}\n"
+                f"  Take it back with `codexdrv cancel {order.id}`.",
                 file=sys.stderr,
             )
-        if args.wait == "admitted":
-            _print(admission, is_up=is_up, as_json=args.json)
-            return ExitCode.OK
-        return _wait(journal, admission, args, config)
+            return ExitCode.INTERRUPTED
+
+
+def _ring_and_wait(
+    journal: Journal, admission: Admission, args: argparse.Namespace, config: Config
+) -> ExitCode:
+    is_up = rings(config)
+    if not is_up and is_live(admission.delivery.standing.phase):
+        print(
+            "codexdrv: no supervisor is running, the message waits on disk.\n"
+            "  Start one with `codexdrv supervise`.",
+            file=sys.stderr,
+        )
+    if args.wait == "admitted":
+        _print(admission, is_up=is_up, as_json=args.json)
+        return ExitCode.OK
+    timeout_s = WAIT_TIMEOUT_S if args.timeout is None else args.timeout
+    found, verdict = _wait(journal, admission.delivery, timeout_s=timeout_s)
+    if verdict.reason is not None:
+        standing = found.standing._replace(reason=verdict.reason, why=verdict.why)
+        found = found._replace(standing=standing)
+    _print(admission._replace(delivery=found), is_up=rings(config), as_json=args.json)
+    if verdict.why is not None:
+        print(f"codexdrv: {verdict.why}.", file=sys.stderr)
+    return verdict.code
 
 
 def _make_order(args: argparse.Namespace, config: Config) -> Order:
@@ -136,10 +160,7 @@ def check_text(text: str) -> str:
             hint="Give it as TEXT, with --file, or on stdin with -.",
         )
     if len(text) > TEXT_SCALARS_MAX:
-        raise BadInput(
-            f"The message has {len(text):,} characters; {TEXT_SCALARS_MAX:,} is the most.",
-            hint="Put it into a file and deliver the file's name.",
-        )
+        raise _too_long(f"{len(text):,} characters")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -153,22 +174,34 @@ def check_text(text: str) -> str:
 def _read_text(args: argparse.Namespace) -> str:
     if args.file is None and args.text != "-":
         return str(args.text)
+    is_stdin = args.file is None
     try:
-        if args.file is None:
-            raw = sys.stdin.buffer.read()
-        else:
-            with open(args.file, "rb") as file:
-                raw = file.read()
+        # By its number: `sys.stdin` is None when a daemon has closed it.
+        with open(0 if is_stdin else args.file, "rb", closefd=not is_stdin) as file:
+            raw = file.read(TEXT_BYTES_MAX + 1)
+    except OSError as error:
+        name, hint = (
+            ("Standard input", "Open it, or use --file.")
+            if is_stdin
+            else (f"The file {args.file}", "Check --file.")
+        )
+        raise NotFound(f"{name} cannot be read: {error.strerror}.", hint=hint) from error
+    if len(raw) > TEXT_BYTES_MAX:
+        raise _too_long(f"over {TEXT_BYTES_MAX:,} bytes")
+    try:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise BadInput(
             f"The message is not valid UTF-8 at byte {error.start + 1}.",
             hint="Convert it to UTF-8 first.",
         ) from error
-    except OSError as error:
-        raise NotFound(
-            f"The file {args.file} cannot be read: {error.strerror}.", hint="Check --file."
-        ) from error
+
+
+def _too_long(size: str) -> BadInput:
+    return BadInput(
+        f"The message has {size}; {TEXT_SCALARS_MAX:,} characters are the most.",
+        hint="Put it into a file and deliver the file's name.",
+    )
 
 
 class _Verdict(NamedTuple):
@@ -180,42 +213,22 @@ class _Verdict(NamedTuple):
     why: str | None = None
 
 
-def _wait(
-    journal: Journal, admission: Admission, args: argparse.Namespace, config: Config
-) -> ExitCode:
-    found = admission.delivery
-    timeout_s = WAIT_TIMEOUT_S if args.timeout is None else args.timeout
+def _wait(journal: Journal, found: Delivery, *, timeout_s: float) -> tuple[Delivery, _Verdict]:
     began = time.monotonic()
     surfaced_at = None
     version = None
-    try:
-        while True:
-            if (seen := journal.data_version()) != version:
-                version = seen
-                found = journal.delivery(found.order.id)
-            now = time.monotonic()
-            if found.standing.phase is Phase.SURFACED and surfaced_at is None:
-                surfaced_at = now
-            stored_s = None if surfaced_at is None else now - surfaced_at
-            verdict = judge(found, waited_s=now - began, timeout_s=timeout_s, surfaced_s=stored_s)
-            if verdict is not None:
-                break
-            time.sleep(POLL_S)
-    except KeyboardInterrupt:
-        print(
-            f"\ncodexdrv: stopped waiting; {delivery_sentence(journal.delivery(found.order.id))}\n"
-            f"  Take it back with `codexdrv cancel {found.order.id}`.",
-            file=sys.stderr,
-        )
-        return ExitCode.INTERRUPTED
-    shown = found
-    if verdict.reason is not None:
-        standing = found.standing._replace(reason=verdict.reason, why=verdict.why)
-        shown = found._replace(standing=standing)
-    _print(admission._replace(delivery=shown), is_up=rings(config), as_json=args.json)
-    if verdict.why is not None:
-        print(f"codexdrv: {verdict.why}.", file=sys.stderr)
-    return verdict.code
+    while True:
+        now = time.monotonic()
+        if found.standing.phase is Phase.SURFACED and surfaced_at is None:
+            surfaced_at = now
+        stored_s = None if surfaced_at is None else now - surfaced_at
+        verdict = judge(found, waited_s=now - began, timeout_s=timeout_s, surfaced_s=stored_s)
+        if verdict is not None:
+            return found, verdict
+        time.sleep(POLL_S)
+        if (seen := journal.data_version()) != version:
+            version = seen
+            found = journal.delivery(found.order.id)
 
 
 def judge(
@@ -241,7 +254,8 @@ def judge(
         why = "it is in the thread, but could not be read back from the thread's record"
         return _Verdict(ExitCode.IN_DOUBT, "not_stored", why)
     if waited_s >= timeout_s:
-        return _Verdict(ExitCode.IN_DOUBT, None, f"not surfaced within {timeout_s:g} s; it goes on")
+        missed = "not surfaced" if surfaced_s is None else "in the thread, but not read back"
+        return _Verdict(ExitCode.IN_DOUBT, None, f"{missed} within {timeout_s:g} s; it goes on")
     return None
 
 
@@ -255,9 +269,13 @@ def _print(admission: Admission, *, is_up: bool, as_json: bool) -> None:
 
 
 def _seconds(text: str) -> float:
+    problem = argparse.ArgumentTypeError(f"{text!r} is neither a number of seconds nor 'none'")
     if text == "none":
         return float("inf")
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise problem from None
     if not seconds >= 0:
-        raise argparse.ArgumentTypeError("not a number of seconds")
+        raise problem
     return seconds

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import io
 import json
 import os
 import sys
@@ -52,17 +53,28 @@ def main(argv: Sequence[str]) -> int:
     named = _named_command(argv)
     parser = _make_parser(named)
     args = parser.parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A letter that the terminal lacks must not cost the answer.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    code = ExitCode.OK
     try:
-        return int(named_module(args.command).run(args))
-    except CodexdrvError as error:
-        return tell_error(error, as_json=getattr(args, "json", False))
+        code = _run(args)
+        # A pipe that nobody reads any more shows itself only here.
+        print(end="", flush=True)
     except BrokenPipeError:
-        # The reader of our output has gone; nothing more can be said to it.
+        # Nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
     except KeyboardInterrupt:
         print("codexdrv: interrupted.", file=sys.stderr)
         return ExitCode.INTERRUPTED
+    return code
+
+
+def _run(args: argparse.Namespace) -> ExitCode:
+    try:
+        return ExitCode(named_module(args.command).run(args))
+    except CodexdrvError as error:
+        return tell_error(error, as_json=getattr(args, "json", False))
 
 
 def tell_error(error: CodexdrvError, *, as_json: bool) -> ExitCode:

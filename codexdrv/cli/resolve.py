@@ -6,8 +6,8 @@ import time
 
 from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
 from codexdrv.config import load_config
-from codexdrv.errors import ExitCode, IllegalMove, NotResolvable
-from codexdrv.ids import DeliveryId
+from codexdrv.errors import BadInput, ExitCode, IllegalMove, NotResolvable
+from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
 from codexdrv.rules.lifecycle import Delivery, News
 from codexdrv.rules.ownership import FORCED, Fact
@@ -44,15 +44,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> ExitCode:
     """Write the operator's word, and ring."""
     config = load_config(args.config)
-    fact = WORDS[args.word]
+    fact, why = WORDS[args.word], _check_why(args.why)
     with Journal(config.state.directory) as journal:
-        found = journal.delivery(DeliveryId(args.id))
+        found = journal.delivery(name_delivery(args.id))
         if (found.standing.phase, fact) in FORCED and not args.force:
             raise _refusal(found, args.word, "Add --force to send it all the same.")
         try:
             delivery = journal.resolve(
                 found.order.id,
-                News(fact, "operator", args.why),
+                News(fact, "operator", why),
                 revision=found.standing.revision,
                 now_ms=time.time_ns() // 1_000_000,
             )
@@ -70,6 +70,16 @@ def run(args: argparse.Namespace) -> ExitCode:
     else:
         print(delivery_sentence(delivery))
     return ExitCode.OK
+
+
+def _check_why(why: str) -> str:
+    # A lone surrogate stands for bytes that are no UTF-8.
+    if why.strip() and why == why.encode(errors="replace").decode():
+        return why
+    raise BadInput(
+        f"The reason {why!r} is blank, or is not valid UTF-8.",
+        hint="Say with --why how you know; it is kept for whoever asks later.",
+    )
 
 
 def _refusal(found: Delivery, word: str, hint: str) -> NotResolvable:

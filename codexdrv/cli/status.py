@@ -9,7 +9,7 @@ from codexdrv.bell import ring
 from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
-from codexdrv.ids import DeliveryId
+from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
 from codexdrv.journal.rows import RecordedFact, Summary
 from codexdrv.snapshot import Snapshot, load_snapshot
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     with Journal(config.state.directory) as journal:
         if args.id is None:
             return _tell_machine(journal, config, as_json=args.json)
-        delivery = journal.delivery(DeliveryId(args.id))
+        delivery = journal.delivery(name_delivery(args.id))
         facts = journal.story(delivery.order.id) if args.explain else []
     if args.json:
         body = delivery_object(delivery, is_up=rings(config))
@@ -108,7 +108,8 @@ def _tell_machine(journal: Journal, config: Config, *, as_json: bool) -> ExitCod
     if as_json:
         print(json.dumps(_machine_object(summary, snapshot, health, is_up=is_up)))
     else:
-        for line in _machine_lines(summary, snapshot, health, config):
+        print(f"state       {config.state.directory}")
+        for line in _machine_lines(summary, snapshot, health, is_up=is_up):
             print(line)
     return ExitCode.FAILED if health.problems else ExitCode.OK
 
@@ -132,11 +133,11 @@ def _machine_object(
 
 
 def _machine_lines(
-    summary: Summary, snapshot: Snapshot | None, health: Health, config: Config
+    summary: Summary, snapshot: Snapshot | None, health: Health, *, is_up: bool
 ) -> list[str]:
-    lines = [f"state       {config.state.directory}"]
+    lines = []
     if snapshot is None:
-        lines.append("supervisor  down")
+        lines.append(f"supervisor  {'up' if is_up else 'down'}")
     else:
         body = snapshot.body
         server = body["server"]

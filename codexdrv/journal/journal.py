@@ -63,10 +63,9 @@ class Journal(JournalReader):
                     raise _conflict(order.id)
                 return Admission(found, is_duplicate=True)
             if _exists(db, "SELECT 1 FROM tombstones"):
-                phase = tombstones().find(db, order)
-                if phase is not None:
-                    buried = Standing(phase=phase, changed_at_ms=order.admitted_at_ms)
-                    return Admission(Delivery(order, buried), is_duplicate=True)
+                buried = tombstones().find(db, order)
+                if buried is not None:
+                    return Admission(buried, is_duplicate=True)
             return Admission(self._insert(db, order, live_max), is_duplicate=False)
 
     def begin_life(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from codexdrv.errors import JournalBusy, JournalError, JournalUnsafe, JournalUnusable
-from codexdrv.paths import make_private_directory, network_filesystem, unsafe_step
+from codexdrv.paths import Offence, make_private_directory, network_filesystem, unsafe_step
 
 
 FILE_NAME = "journal.sqlite3"
@@ -25,8 +25,12 @@ _PRAGMAS = (
 )
 
 
-def open_database(directory: str) -> sqlite3.Connection:
+def open_database(directory: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
     """Open the journal of a state directory, making both where they are missing.
+
+    Args:
+        directory: where it lies.
+        busy_timeout_s: how long each write waits for another writer.
 
     Raises:
         JournalUnsafe: owner, mode or file system are not safe; nothing was written.
@@ -43,7 +47,7 @@ def open_database(directory: str) -> sqlite3.Connection:
         _check_surroundings(directory)
         _make_file(path)
         database = sqlite3.connect(
-            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
         )
         try:
             _prepare(database, directory)
@@ -64,16 +68,17 @@ def translated(path: str) -> Iterator[None]:
                 f"The journal {path} is locked by another process.",
                 hint="Try again; nothing was stored.",
             ) from error
-        raise _unusable(path, error) from error
-    except (sqlite3.Error, OSError) as error:
-        raise _unusable(path, error) from error
+        hint = "Check that the disk is not full and that the directory is yours and writable."
+        raise _unusable(path, error, hint) from error
+    except OSError as error:
+        raise _unusable(path, error, "Check that the directory is yours and writable.") from error
+    except sqlite3.Error as error:
+        hint = "Move it away, and put a backup in its place if there is one."
+        raise _unusable(path, error, hint) from error
 
 
-def _unusable(path: str, error: Exception) -> JournalError:
-    return JournalUnusable(
-        f"The journal {path} cannot be used: {error}.",
-        hint="Check that the disk is not full and that the directory is yours and writable.",
-    )
+def _unusable(path: str, error: Exception, hint: str) -> JournalError:
+    return JournalUnusable(f"The journal {path} cannot be used: {error}.", hint=hint)
 
 
 def _check_surroundings(directory: str) -> None:
@@ -99,12 +104,24 @@ def _make_file(path: str) -> None:
     with suppress(FileExistsError):
         # 0600 from birth; SQLite gives -wal and -shm the mode of the main file.
         os.close(os.open(path, flags, 0o600))
-    state = os.lstat(path)
-    if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
-        raise JournalUnsafe(
-            f"{path} is readable by others, belongs to another user, or is no plain file.",
-            hint=f"Run: chmod 600 {path}",
+    if offence := file_offence(path, os.lstat(path), uid=os.geteuid()):
+        raise JournalUnsafe(offence.sentence, hint=offence.hint)
+
+
+def file_offence(path: str, status: os.stat_result, *, uid: int) -> Offence | None:
+    """Say why a file is not a plain one that belongs to this user alone, or None."""
+    elsewhere = "choose another directory under [state] in the configuration"
+    if not stat.S_ISREG(status.st_mode):
+        return Offence(f"{path} is no plain file.", f"Move it away, or {elsewhere}.")
+    if status.st_uid != uid:
+        return Offence(
+            f"{path} belongs to uid {status.st_uid}, and we are uid {uid}.",
+            f"Run as its owner, or {elsewhere}.",
         )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Offence(f"{path} is open to others (mode {mode:04o}).", f"chmod 600 {path}")
+    return None
 
 
 def _prepare(database: sqlite3.Connection, directory: str) -> None:

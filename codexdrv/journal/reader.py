@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from codexdrv.errors import NotFound
 from codexdrv.ids import DeliveryId, ThreadId
-from codexdrv.journal.opening import FILE_NAME, open_database, translated
+from codexdrv.journal.opening import BUSY_TIMEOUT_S, FILE_NAME, open_database, translated
 from codexdrv.journal.rows import (
     DELIVERY_COLUMNS,
     FACT_COLUMNS,
@@ -23,9 +23,9 @@ from codexdrv.rules.lifecycle import Delivery
 class JournalReader:
     """An open journal, to ask; `Journal` adds the facts that can be made durable."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self.path = f"{directory}/{FILE_NAME}"
-        self._database = open_database(directory)
+        self._database = open_database(directory, busy_timeout_s=busy_timeout_s)
 
     def __enter__(self) -> Self:
         return self

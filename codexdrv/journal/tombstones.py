@@ -1,11 +1,13 @@
 """What is left of a pruned delivery: its id stays taken for its request."""
 
 import hashlib
+import json
 import sqlite3
 
 from codexdrv.errors import Conflict
+from codexdrv.ids import ThreadId
 from codexdrv.journal.rows import DELIVERY_COLUMNS, read_delivery
-from codexdrv.rules.lifecycle import Order
+from codexdrv.rules.lifecycle import Delivery, Order, Standing
 from codexdrv.rules.ownership import Phase
 
 
@@ -21,23 +23,35 @@ SETTLED = (
 )
 
 
-def find(db: sqlite3.Connection, order: Order) -> Phase | None:
-    """Find the last phase of a pruned delivery with this id, if there was one.
+def find(db: sqlite3.Connection, order: Order) -> Delivery | None:
+    """Find what is known of a pruned delivery with this id, if there was one.
 
     Raises:
         Conflict: the id stood for another request.
     """
     row = db.execute(
-        "SELECT request_hash, phase FROM tombstones WHERE id_hash = ?", (_id_hash(order),)
+        "SELECT request_hash, thread, seq, phase, buried_at_ms FROM tombstones WHERE id_hash = ?",
+        (_id_hash(order),),
     ).fetchone()
     if row is None:
         return None
-    if row[0] != _request_hash(order):
+    request, thread, seq, phase, buried_at_ms = row
+    if request != _request_hash(order):
         raise Conflict(
             f"The id {order.id!r} stood for another message, which has been pruned since.",
             hint="Use a new id for a new message.",
         )
-    return Phase(row[1])
+    standing = Standing(
+        Phase(phase),
+        reason="pruned",
+        why="it was settled long ago, and its story is pruned",
+        outcome=None,
+        # A surfaced one is not settled, and not pruned, before it was read back.
+        stored=phase == Phase.SURFACED,
+        changed_at_ms=buried_at_ms,
+    )
+    known = order._replace(thread=ThreadId(thread), seq=seq, admitted_at_ms=buried_at_ms)
+    return Delivery(known, standing)
 
 
 def bury(db: sqlite3.Connection, *, now_ms: int) -> int:
@@ -69,5 +83,6 @@ def _id_hash(order: Order) -> bytes:
 
 
 def _request_hash(order: Order) -> bytes:
-    named = f"target {order.target}" if order.target else f"thread {order.thread}"
-    return hashlib.sha256(f"{named}\n{order.text}".encode()).digest()
+    # The list keeps its parts apart, whatever letters are in them.
+    request = json.dumps([order.target, order.target or order.thread, order.text])
+    return hashlib.sha256(request.encode()).digest()

@@ -24,7 +24,10 @@ CONNECT_RETRY_S = 0.02
 """A full queue tells nobody when there is room again: a look costs one system call."""
 
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED}
-_START_IT = "Start the server, or name its socket under [server] in the configuration."
+_START_IT = (
+    "Start it with `codex app-server --listen unix://PATH`, or name its socket: "
+    "[server] socket in the configuration."
+)
 
 
 class UnixLink(NamedTuple):
