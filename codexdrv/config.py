@@ -72,7 +72,7 @@ def load_config(path: str | None, environment: Mapping[str, str] = os.environ) -
     """
     named = environment.get("CODEXDRV_CONFIG") or None if path is None else path
     home = environment.get("HOME") or os.path.expanduser("~")
-    base = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    base = _xdg_base(environment, "XDG_CONFIG_HOME", f"{home}/.config")
     found = named or f"{base}/codexdrv/config.toml"
     if named is None and not os.path.exists(found):
         return parse_config({}, environment, path=None)
@@ -94,10 +94,12 @@ def parse_config(
     limits = top.table("limits")
     targets = top.table("targets")
     home = environment.get("HOME") or os.path.expanduser("~")
-    codex_home = server.path("codex_home", environment.get("CODEX_HOME") or f"{home}/.codex")
+    # Codex takes a relative $CODEX_HOME, too.
+    codex_default = os.path.abspath(environment.get("CODEX_HOME") or f"{home}/.codex")
+    codex_home = server.path("codex_home", codex_default)
     server.choice("mode", ("attach",), "attach")
     socket = f"{codex_home}/app-server-control/app-server-control.sock"
-    state_base = environment.get("XDG_STATE_HOME") or f"{home}/.local/state"
+    state_base = _xdg_base(environment, "XDG_STATE_HOME", f"{home}/.local/state")
     config = Config(
         Server(server.path("socket", socket), codex_home),
         State(state.path("dir", f"{state_base}/codexdrv")),
@@ -108,6 +110,12 @@ def parse_config(
     for table in (top, server, state, limits):
         table.refuse_unknown()
     return config
+
+
+def _xdg_base(environment: Mapping[str, str], name: str, default: str) -> str:
+    # The XDG specification: a relative path there is invalid and is ignored.
+    value = environment.get(name, "")
+    return value if os.path.isabs(value) else default
 
 
 def _target(table: "_Table") -> Target:

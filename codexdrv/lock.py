@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from codexdrv.errors import AlreadyRunning
+from codexdrv.errors import AlreadyRunning, JournalUnusable
 
 
 FILE_NAME = "lock"
@@ -19,9 +19,16 @@ def held_lock(directory: str) -> Iterator[None]:
 
     Raises:
         AlreadyRunning: another process holds it.
+        JournalUnusable: it cannot be opened.
     """
     path = f"{directory}/{FILE_NAME}"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise JournalUnusable(
+            f"The lock {path} cannot be opened: {error.strerror}.",
+            hint="Move it away, if it is no plain file of yours.",
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

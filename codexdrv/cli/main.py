@@ -99,8 +99,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         try:
-            columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        except (OSError, ValueError):
+            columns = os.get_terminal_size().columns or HELP_COLUMNS
+        except OSError:
             columns = HELP_COLUMNS
         super().__init__(prog, max_help_position=26, width=min(columns, HELP_COLUMNS) - 2)
 

@@ -174,9 +174,9 @@ class Journal(JournalReader):
                 hint="Try later; `codexdrv status` says what holds them.",
             )
         (last,) = db.execute(
-            "SELECT max(coalesce((SELECT max(seq) FROM deliveries WHERE thread = ?1), 0),"
-            " coalesce((SELECT max(seq) FROM tombstones WHERE thread = ?1), 0))",
-            (order.thread,),
+            "SELECT max(coalesce((SELECT max(seq) FROM deliveries WHERE thread = ?), 0),"
+            " coalesce((SELECT max(seq) FROM tombstones WHERE thread = ?), 0))",
+            (order.thread, order.thread),
         ).fetchone()
         order = order._replace(seq=last + 1)
         standing = Standing(Phase.QUEUED, changed_at_ms=order.admitted_at_ms)

@@ -53,11 +53,10 @@ class Truth:
 
     def __init__(self, socket_path: Path) -> None:
         self._open = contextlib.ExitStack()
-        self._link = self._open.enter_context(
-            unix_connect(
-                str(socket_path), "ws://localhost/", max_size=None, max_queue=None, compression=None
-            )
+        link = unix_connect(
+            str(socket_path), "ws://localhost/", max_size=None, max_queue=None, compression=None
         )
+        self._link = self._open.enter_context(link)
         self._ids = count(1)
         self._arrived = threading.Condition()
         self._answers: dict[int, Message] = {}
@@ -66,13 +65,11 @@ class Truth:
         self.seen: list[Message] = []
         self._reader = threading.Thread(target=self._read, name="truth", daemon=True)
         self._reader.start()
+        me = {"name": "truth", "title": "truth", "version": "0"}
+        able = {"experimentalApi": True}
         try:
             #: The answer to `initialize`.
-            self.server_info = self.call(
-                "initialize",
-                clientInfo={"name": "truth", "title": "truth", "version": "0"},
-                capabilities={"experimentalApi": True},
-            )
+            self.server_info = self.call("initialize", clientInfo=me, capabilities=able)
             self._send({"method": "initialized"})
         except BaseException:
             self.close()
@@ -103,11 +100,7 @@ class Truth:
         self._send({"id": request["id"], "result": result})
 
     def wait_for(
-        self,
-        matches: Callable[[Message], bool],
-        *,
-        after: int = 0,
-        timeout_s: float = WAIT_S,
+        self, matches: Callable[[Message], bool], *, after: int = 0, timeout_s: float = WAIT_S
     ) -> Message:
         """Block until a message from `seen[after:]` matches. Raises: like `call`."""
 
@@ -120,9 +113,8 @@ class Truth:
         """Block until a turn of a subscribed thread has ended, and return it as it ended."""
 
         def ended(message: Message) -> bool:
-            return (
-                message["method"] == "turn/completed" and message["params"]["turn"]["id"] == turn_id
-            )
+            method, params = message["method"], message["params"]
+            return method == "turn/completed" and params["turn"]["id"] == turn_id
 
         turn: Message = self.wait_for(ended, timeout_s=timeout_s)["params"]["turn"]
         return turn
@@ -131,21 +123,15 @@ class Truth:
         """Block until a user message with this id is an item of a subscribed thread."""
 
         def surfaced(message: Message) -> bool:
-            item = message["params"].get("item", {}) if "params" in message else {}
-            return message["method"] == "item/completed" and item.get("clientId") == client_id
+            method, params = message["method"], message["params"]
+            return method == "item/completed" and params["item"].get("clientId") == client_id
 
         return self.wait_for(surfaced, timeout_s=timeout_s)
 
     def start_thread(self, cwd: Path, *, approval_policy: str = "never") -> str:
         """Start a thread, and subscribe to it; its commands run without a sandbox."""
-        started = self.call(
-            "thread/start",
-            cwd=str(cwd),
-            approvalPolicy=approval_policy,
-            sandbox="danger-full-access",
-        )
-        thread_id: str = started["thread"]["id"]
-        return thread_id
+        policy = {"approvalPolicy": approval_policy, "sandbox": "danger-full-access"}
+        return str(self.call("thread/start", cwd=str(cwd), **policy)["thread"]["id"])
 
     def resume(self, thread_id: str) -> Message:
         """Load a thread, and subscribe to it."""
@@ -154,9 +140,8 @@ class Truth:
 
     def start_turn(self, thread_id: str, text: str, *, client_id: str | None = None) -> str:
         """Say something, as another client's user; return the turn's id."""
-        answer = self.call("turn/start", **_input(thread_id, text, client_id))
-        turn_id: str = answer["turn"]["id"]
-        return turn_id
+        started = self.call("turn/start", **_input(thread_id, text, client_id))
+        return str(started["turn"]["id"])
 
     def steer(
         self, thread_id: str, turn_id: str, text: str, *, client_id: str | None = None
@@ -194,28 +179,19 @@ class Truth:
 
     def loaded_threads(self) -> list[str]:
         """The ids of the threads that the server has in memory."""
-        threads: list[str] = self.call("thread/loaded/list")["data"]
-        return threads
+        return list(self.call("thread/loaded/list")["data"])
 
     def rollout(self, thread_id: str) -> list[Said]:
         """Every user message in a thread's rollout file; the server is not asked."""
         return read_rollout(Path(self.server_info["codexHome"]), thread_id)
 
     def _pages(self, method: str, thread_id: str, **params: Any) -> Iterator[Message]:
-        cursor: str | None = None
-        while True:
-            page = self.call(
-                method,
-                threadId=thread_id,
-                sortDirection="asc",
-                limit=PAGE_ITEMS,
-                cursor=cursor,
-                **params,
-            )
+        params |= {"threadId": thread_id, "sortDirection": "asc", "limit": PAGE_ITEMS}
+        page = self.call(method, **params)
+        yield from page["data"]
+        while page["nextCursor"] is not None:
+            page = self.call(method, **params, cursor=page["nextCursor"])
             yield from page["data"]
-            cursor = page["nextCursor"]
-            if cursor is None:
-                return
 
     def _send(self, message: Message) -> None:
         try:

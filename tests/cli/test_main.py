@@ -1,0 +1,232 @@
+"""The command line as a whole: help that holds, one way to fail, and output that never does."""
+
+import os
+import re
+import sqlite3
+import subprocess
+
+import pytest
+
+from codexdrv import __version__
+from codexdrv.cli.main import COMMANDS, _named_command, tell_error
+from codexdrv.errors import CodexdrvError, ExitCode, Full
+from codexdrv.journal.opening import FILE_NAME
+from codexdrv.rules.ownership import Phase
+from tests.fakes.orders import THREAD, admit_in, make_order
+
+
+NAMES = [command.name for command in COMMANDS]
+ON_THE_JOURNAL = [
+    ["deliver", "--thread", THREAD, "hello"],
+    ["status"],
+    ["status", "m1"],
+    ["list"],
+    ["cancel", "m1"],
+    ["resolve", "m1", "--as", "failed", "--why", "I looked"],
+]
+NOT_YET = {
+    *("--expires", "--ndjson", "completed", "reconcile", "replies", "watch", "attention"),
+    *("--once", "doctor", "service-template", "hold_in_doubt", "spawn"),
+}
+"""Words of commands, flags and choices that do not work yet."""
+
+
+def kinds_of_errors(kind=CodexdrvError):
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from kinds_of_errors(narrower)
+
+
+# Help
+
+
+def test_no_command_is_a_usage_error(desk):
+    ran = desk.call_python("-m", "codexdrv")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.sentence == "the following arguments are required: COMMAND."
+    assert "See `codexdrv --help`." in ran.err
+
+
+def test_an_unknown_command_is_a_usage_error_that_names_the_known_ones(desk):
+    ran = desk.run("delver")
+    assert ran.code == 2
+    assert "invalid choice: 'delver'" in ran.sentence
+    assert all(name in ran.sentence for name in NAMES)
+
+
+def test_the_version_is_told(desk):
+    assert desk.call_python("-m", "codexdrv", "--version").out == f"codexdrv {__version__}\n"
+
+
+def test_the_help_names_every_command_and_every_exit_code(desk):
+    ran = desk.run("--help")
+    assert ran.code == 0
+    for command in COMMANDS:
+        assert re.search(rf"^    {command.name} +{re.escape(command.help)}$", ran.out, re.MULTILINE)
+    codes = ran.out.partition("exit codes: ")[2]
+    assert {int(code) for code in re.findall(r"(?:^|\s)(\d+) ", codes)} == set(map(int, ExitCode))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_helps_with_examples_that_it_understands(desk, name):
+    ran = desk.run(name, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    examples = re.findall(
+        r"^  .*\bcodexdrv (.+?)(?:   .*)?$", ran.out.partition("examples:")[2], re.MULTILINE
+    )
+    assert examples
+    for example in examples:
+        words = example.split(" | ")[0].split()
+        assert set(words) & {name}, example
+        for word in words:
+            if word.startswith("--") and word != "--":
+                assert word in ran.out.partition("examples:")[0], example
+
+
+@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in NAMES)])
+def test_help_speaks_only_of_what_works(desk, words):
+    found = re.findall(r"[a-z_-]+", desk.run(*words).out)
+    assert set(found) & NOT_YET == set()
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["list"], "list"),
+        (["--config", "status", "list"], "list"),
+        (["--config=x", "list", "status"], "list"),
+        (["--version"], None),
+        (["--config"], None),
+        (["nonsense", "list"], None),
+        ([], None),
+    ],
+)
+def test_only_the_command_that_runs_is_looked_for(argv, name):
+    assert _named_command(argv) == name
+
+
+# Configuration
+
+
+def test_the_configuration_can_be_named_before_and_after_the_command(desk):
+    other = desk.root / "other.toml"
+    other.write_text(f'state.dir = "{desk.root}/other"\n')
+    assert desk.run("status", "--config", str(other)).out.startswith(
+        f"state       {desk.root}/other"
+    )
+    assert desk.run("status").out.startswith(f"state       {desk.state}\n")
+    # The last one counts, as everywhere.
+    assert desk.run("--config", str(other), "status").out.startswith(f"state       {desk.root}/oth")
+
+
+def test_a_process_takes_its_configuration_from_its_environment(desk):
+    script = ("-m", "codexdrv", "list")
+    with desk.journal() as journal:
+        journal.admit(make_order())
+    assert "m1" in desk.call_python(*script).out
+    environment = {**desk.environment(), "CODEXDRV_CONFIG": "/nonexistent.toml"}
+    process = desk.start_python(*script, env=environment)
+    _, err = process.communicate()
+    assert process.returncode == 78
+    assert err.startswith(b"codexdrv: The configuration /nonexistent.toml cannot be read")
+
+
+@pytest.mark.parametrize(
+    "words", [*ON_THE_JOURNAL, ["threads"], ["supervise"]], ids=lambda words: " ".join(words[:2])
+)
+def test_a_wrong_configuration_stops_every_command_that_reads_one(desk, words):
+    desk.configure("nonsense = 1")
+    ran = desk.run(*words)
+    assert (ran.code, ran.out) == (78, "")
+    assert ran.sentence == f"{desk.config}: the key 'nonsense' is not known."
+    assert not desk.state.exists()
+
+
+# Errors
+
+
+@pytest.mark.parametrize("kind", list(kinds_of_errors()), ids=lambda kind: kind.__name__)
+def test_every_error_has_a_word_of_its_own_and_a_way_to_exit(kind):
+    assert kind.exit_code not in {ExitCode.OK, ExitCode.USAGE}
+    assert [other for other in kinds_of_errors() if other.code == kind.code] == [kind]
+
+
+def test_an_error_is_told_in_a_sentence_and_in_an_object_where_asked_for(capsys):
+    error = Full("It is full.", hint="Try later.")
+    assert tell_error(error, as_json=False) is ExitCode.TRY_LATER
+    assert capsys.readouterr() == ("", "codexdrv: It is full.\n  Try later.\n")
+    tell_error(Full("It is full."), as_json=True)
+    out, err = capsys.readouterr()
+    assert out == '{"error": {"code": "full", "message": "It is full.", "hint": ""}}\n'
+    assert err == "codexdrv: It is full.\n"
+
+
+@pytest.mark.parametrize("words", ON_THE_JOURNAL, ids=lambda words: " ".join(words[:2]))
+def test_every_command_refuses_a_journal_of_a_newer_version(desk, words):
+    desk.journal().close()
+    with sqlite3.connect(desk.state / FILE_NAME) as database:
+        database.execute("PRAGMA user_version = 9")
+    database.close()
+    ran = desk.run(*words)
+    assert (ran.code, ran.out) == (73, "")
+    assert ran.sentence == "The journal has version 9; this codexdrv knows version 1."
+
+
+def test_a_server_that_is_not_there_is_unavailable(desk):
+    ran = desk.run("threads", "--json")
+    assert (ran.code, ran.body["error"]["code"]) == (69, "no_server")
+    assert f"{desk.root}/no.sock" in ran.sentence
+
+
+# Output
+
+
+@pytest.fixture
+def unread():
+    """The writing end of a pipe that nobody reads."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    yield theirs
+    os.close(theirs)
+
+
+def test_a_reader_that_has_gone_is_no_error_and_costs_no_exit_code(desk, unread):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.QUEUED)
+    assert desk.call("list", stdout=unread) == (0, "", "")
+    assert desk.call("status", stdout=unread) == (1, "", "")
+    refused = desk.call("cancel", "nobody", "--json", stdout=unread)
+    assert refused.code == 66
+    assert "Traceback" not in refused.err
+
+
+def test_a_list_that_is_longer_than_a_pipe_can_be_cut(desk, unread):
+    with desk.journal() as journal:
+        for number in range(200):
+            journal.admit(make_order(f"m{number}", text="x" * 400))
+    assert desk.call("list", "--json", stdout=unread) == (0, "", "")
+
+
+def test_a_letter_that_the_terminal_lacks_does_not_cost_the_answer(desk):
+    with desk.journal() as journal:
+        journal.admit(make_order(text="grün …"))
+    ascii_only = {**desk.environment(), "PYTHONIOENCODING": "ascii"}
+    ran = desk.call("list", env=ascii_only)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("queued  gr\\xfcn \\u2026\n")
+
+
+def test_a_closed_output_does_not_keep_a_message_from_the_disk(desk):
+    script = (
+        "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    words = ["--config", str(desk.config), "deliver", "--target", "ops", "--id", "m1", "hello"]
+    ran = desk.call_python("-c", script, "-m", "codexdrv", *words)
+    assert (ran.code, ran.out) == (0, "")
+    with desk.journal() as journal:
+        assert journal.delivery(make_order().id).order.text == "hello"
+
+
+def test_results_go_to_stdout_and_talk_to_stderr(desk):
+    ran = desk.call("deliver", "--target", "ops", "--json", "hello", stderr=subprocess.DEVNULL)
+    assert ran.body["phase"] == "queued"

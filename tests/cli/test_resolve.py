@@ -1,0 +1,122 @@
+"""`resolve`: an operator's word, where the ownership table takes one."""
+
+from itertools import product
+
+import pytest
+
+from codexdrv.cli.resolve import WORDS
+from codexdrv.rules.ownership import FORCED, TRANSITIONS, Phase
+from tests.fakes.orders import admit_in, make_order
+
+
+CELLS = list(product(Phase, WORDS, [False, True]))
+
+
+def resolve(desk, word, *more):
+    return desk.run("resolve", "m1", "--as", word, "--why", "I looked", *more)
+
+
+@pytest.mark.parametrize(("phase", "word", "is_forced"), CELLS)
+def test_an_operators_word_moves_what_the_ownership_table_says(desk, phase, word, is_forced):
+    with desk.journal() as journal:
+        before = admit_in(journal, phase)
+    ran = resolve(desk, word, *(["--force"] if is_forced else []))
+    with desk.journal() as journal:
+        after = journal.delivery(before.order.id)
+        facts = journal.story(before.order.id)
+    cell = (phase, WORDS[word])
+    if cell in TRANSITIONS and (is_forced or cell not in FORCED):
+        assert (ran.code, ran.err) == (0, "")
+        assert after.standing.phase is TRANSITIONS[cell]
+        assert (after.standing.reason, after.standing.why) == ("operator", "I looked")
+        assert (facts[-1].news.fact, facts[-1].life) == (WORDS[word], None)
+    else:
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.sentence == f"A delivery that is {phase} cannot be resolved as {word}."
+        assert ("--force" in ran.err) is (cell in FORCED)
+        assert after == before
+
+
+def test_only_what_has_ended_has_to_be_forced():
+    assert {phase for phase, _ in FORCED} == {Phase.FAILED, Phase.CANCELLED}
+
+
+def test_what_was_given_up_and_is_wanted_after_all_is_queued_again(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.UNCERTAIN)
+    assert resolve(desk, "failed").out == "m1 is refused for good: I looked.\n"
+    assert resolve(desk, "absent", "--force").out == "m1 is queued: I looked.\n"
+
+
+def test_a_message_that_an_operator_saw_in_the_thread_is_surfaced_without_a_turn(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.UNCERTAIN)
+    body = resolve(desk, "surfaced", "--json").body
+    assert (body["phase"], body["turn"], body["stored"]) == ("surfaced", None, False)
+    assert desk.run("status", "m1").out == "m1 is in the thread: I looked.\n"
+
+
+def test_an_error_is_an_object_too(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.SURFACED)
+    ran = resolve(desk, "absent", "--json")
+    assert (ran.code, ran.body["error"]["code"]) == (1, "not_resolvable")
+
+
+def test_a_phase_that_we_do_not_know_cannot_be_resolved(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.UNCERTAIN)
+        journal._database.execute("UPDATE deliveries SET phase = 'frozen'")
+    for word in WORDS:
+        ran = resolve(desk, word, "--force")
+        assert ran.code == 1
+        assert ran.sentence == f"A delivery that is frozen cannot be resolved as {word}."
+
+
+@pytest.mark.parametrize("name", ["nobody", "gr\udcfcn"])
+def test_a_delivery_that_is_not_there_is_not_found(desk, name):
+    ran = desk.run("resolve", name, "--as", "failed", "--why", "I looked")
+    assert ran.code == 66
+    assert ran.sentence.startswith("There is no delivery '")
+
+
+@pytest.mark.parametrize("why", ["", " \n", "gr\udcfcn"])
+def test_a_reason_that_says_nothing_is_refused(desk, why):
+    with desk.journal() as journal:
+        before = admit_in(journal, Phase.UNCERTAIN)
+    ran = desk.run("resolve", "m1", "--as", "failed", "--why", why)
+    assert ran.code == 65
+    assert "blank, or is not valid UTF-8" in ran.sentence
+    with desk.journal() as journal:
+        assert journal.delivery(before.order.id) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["m1", "--as", "failed"], "required: --why"),
+        (["m1", "--why", "x"], "required: --as"),
+        (["--as", "failed", "--why", "x"], "required: ID"),
+        (["m1", "--as", "lost", "--why", "x"], "invalid choice: 'lost'"),
+    ],
+)
+def test_a_word_and_a_reason_are_needed(desk, words, said):
+    ran = desk.run("resolve", *words)
+    assert ran.code == 2
+    assert said in ran.sentence
+
+
+def test_the_supervisor_is_rung(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.UNCERTAIN)
+    ringer = desk.hang_up_bell()
+    assert resolve(desk, "absent", "--json").body["supervisor"] == "up"
+    assert ringer.recv(1) == b""
+
+
+def test_two_operators_cannot_both_decide_on_the_same_sight(desk):
+    with desk.journal() as journal:
+        found = admit_in(journal, Phase.UNCERTAIN)
+        assert resolve(desk, "failed").code == 0
+        assert journal.delivery(make_order().id).standing.revision == found.standing.revision + 1
+    assert resolve(desk, "surfaced").code == 1

@@ -1,0 +1,317 @@
+"""`status`: what does not get through, and one delivery's whole story."""
+
+import json
+
+import pytest
+
+from codexdrv.cli.status import OLD_MS, judge_health
+from codexdrv.errors import ExitCode
+from codexdrv.journal.journal import Writer
+from codexdrv.journal.rows import Summary
+from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
+from codexdrv.rules.ownership import Fact, Phase
+from codexdrv.snapshot import FILE_NAME, STALE_AFTER_MS, Snapshot
+from tests.fakes.orders import NOW_MS, THREAD, TURN, admit_in, make_news, make_order
+
+
+FAR_FUTURE_MS = 4_000_000_000_000
+"""A picture of then is never stale: no test has to be quick."""
+CONNECTED = {
+    "connected": True,
+    "generation": 2,
+    "pid": 4242,
+    "user_agent": "codex/0.163.0",
+    "codex_home": "/home/me/.codex",
+    "problem": None,
+    "silent_s": 1.4,
+}
+ALONE = {
+    "connected": False,
+    "generation": 2,
+    "pid": None,
+    "user_agent": None,
+    "codex_home": None,
+    "problem": "nothing listens on /x.sock",
+    "silent_s": None,
+}
+EMPTY = Summary({}, None)
+
+
+def picture(server, *, written_at_ms=FAR_FUTURE_MS):
+    thread = {"status": "active", "subscription": "subscribed", "turn": TURN, "waiting": False}
+    return {
+        "written_at_ms": written_at_ms,
+        "pid": 77,
+        "version": "0.1.0",
+        "life": 3,
+        "began_at_ms": NOW_MS,
+        "server": server,
+        "threads": {THREAD: thread},
+    }
+
+
+def be_up(desk, server=CONNECTED):
+    desk.hang_up_bell()
+    (desk.state / FILE_NAME).write_text(json.dumps(picture(server)))
+
+
+# The machine
+
+
+def test_a_machine_with_nothing_to_do_is_well_without_a_supervisor(desk):
+    ran = desk.run("status")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        f"state       {desk.state}",
+        "supervisor  down",
+        "deliveries  none is live",
+        "healthy",
+    ]
+
+
+def test_a_machine_without_a_supervisor_is_not_well_while_deliveries_wait(desk):
+    desk.run("deliver", "--target", "ops", "--id", "m1", "hello")
+    ran = desk.run("status")
+    assert ran.code == 1
+    assert ran.out.splitlines()[2:] == [
+        "deliveries  1 queued",
+        "oldest      m1 is queued.",
+        "UNHEALTHY   no supervisor is running, and deliveries wait: run `codexdrv supervise`",
+    ]
+
+
+def test_a_machine_that_is_up_shows_its_server_and_its_threads(desk):
+    be_up(desk)
+    ran = desk.run("status")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[1:] == [
+        "supervisor  up, pid 77, life 3, since 2027-01-15T08:00:00.000Z",
+        "server      codex/0.163.0, pid 4242, generation 2, last answer 1 s ago",
+        f"thread      {THREAD}: active, subscribed, turn {TURN}",
+        "deliveries  none is live",
+        "healthy",
+    ]
+
+
+def test_a_machine_without_a_server_says_why(desk):
+    be_up(desk, ALONE)
+    ran = desk.run("status")
+    assert ran.code == 1
+    assert "server      none: nothing listens on /x.sock\n" in ran.out
+    assert "UNHEALTHY   no server: nothing listens on /x.sock\n" in ran.out
+
+
+def test_a_supervisor_that_has_not_said_anything_yet_is_up_all_the_same(desk):
+    desk.hang_up_bell()
+    ran = desk.run("status")
+    assert ran.code == 1
+    assert "supervisor  up\n" in ran.out
+    assert "has not written its status" in ran.out
+
+
+def test_a_picture_that_a_dead_supervisor_left_is_not_believed(desk):
+    be_up(desk)
+    desk.close()
+    assert "supervisor  down\n" in desk.run("status").out
+
+
+def test_the_machine_is_one_object(desk):
+    assert desk.run("status", "--json").body == {
+        "healthy": True,
+        "problems": [],
+        "supervisor": "down",
+        "pid": None,
+        "life": None,
+        "began_at": None,
+        "server": None,
+        "threads": {},
+        "live": {},
+        "oldest": None,
+    }
+    be_up(desk)
+    desk.run("deliver", "--target", "ops", "--id", "m1", "hello")
+    ran = desk.run("status", "--json")
+    assert ran.code == 0
+    body = ran.body
+    assert body["oldest"]["id"] == "m1"
+    assert (body["supervisor"], body["pid"], body["life"]) == ("up", 77, 3)
+    assert body["server"] == CONNECTED
+    assert (body["live"], list(body["threads"])) == ({"queued": 1}, [THREAD])
+
+
+def waiting(*, age_ms, why=None):
+    order = make_order(at_ms=NOW_MS - age_ms)
+    return Summary({"queued": 1}, Delivery(order, Standing(Phase.QUEUED, why=why)))
+
+
+def snapshot(server, *, age_ms=0):
+    return Snapshot(NOW_MS - age_ms, {"server": server})
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_up", "problems"),
+    [
+        (None, False, []),
+        (snapshot(CONNECTED), True, []),
+        (snapshot(CONNECTED, age_ms=STALE_AFTER_MS), True, []),
+        (
+            snapshot(CONNECTED, age_ms=STALE_AFTER_MS + 1),
+            True,
+            ["the supervisor is up but has not written its status for 15 s"],
+        ),
+        (None, True, ["the supervisor is up but has not written its status for 15 s"]),
+        (snapshot(ALONE), True, ["no server: nothing listens on /x.sock"]),
+        # What a stale picture says of the server is old news.
+        (
+            snapshot(ALONE, age_ms=STALE_AFTER_MS + 1),
+            True,
+            ["the supervisor is up but has not written its status for 15 s"],
+        ),
+    ],
+)
+def test_health_is_what_the_supervisor_says_while_it_says_something(seen, is_up, problems):
+    health = judge_health(EMPTY, seen, is_up=is_up, now_ms=NOW_MS)
+    assert list(health.problems) == problems
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "why", "problems"),
+    [
+        (0, None, []),
+        (OLD_MS, None, []),
+        (OLD_MS + 1, None, ["m1 is queued for 15 minutes: nobody has tried yet"]),
+        (2 * OLD_MS, "it is archived", ["m1 is queued for 30 minutes: it is archived"]),
+    ],
+)
+def test_health_is_that_nothing_waits_for_long(age_ms, why, problems):
+    summary = waiting(age_ms=age_ms, why=why)
+    health = judge_health(summary, snapshot(CONNECTED), is_up=True, now_ms=NOW_MS)
+    assert list(health.problems) == problems
+
+
+@pytest.mark.parametrize(("seen", "is_up"), [(None, False), (snapshot(ALONE), True)])
+def test_all_that_is_wrong_is_told(seen, is_up):
+    summary = waiting(age_ms=OLD_MS + 1)
+    assert len(judge_health(summary, seen, is_up=is_up, now_ms=NOW_MS).problems) == 2
+
+
+# One delivery
+
+
+@pytest.mark.parametrize(
+    ("phase", "sentence"),
+    [
+        (Phase.QUEUED, "m1 is queued."),
+        (Phase.PENDING, "m1 is on its way: it goes out."),
+        (Phase.UNCERTAIN, "m1 is in doubt: so it was."),
+        (
+            Phase.SURFACED,
+            f"m1 is in the thread but not yet read back: turn {TURN}, which runs.",
+        ),
+        (Phase.FAILED, "m1 is refused for good: so it was."),
+        (Phase.CANCELLED, "m1 is cancelled: so it was."),
+    ],
+)
+def test_a_delivery_is_told_in_a_sentence(desk, phase, sentence):
+    with desk.journal() as journal:
+        admit_in(journal, phase)
+    ran = desk.run("status", "m1")
+    assert (ran.code, ran.out, ran.err) == (0, f"{sentence}\n", "")
+    assert desk.run("status", "m1", "--json").body["phase"] == phase
+
+
+def test_a_phase_that_we_do_not_know_is_told_as_it_is(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.QUEUED)
+        journal._database.execute("UPDATE deliveries SET phase = 'frozen'")
+    assert desk.run("status", "m1").out == "m1 is frozen.\n"
+    assert "1 frozen" in desk.run("status").out
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "a b", "gr\udcfcn"])
+def test_a_delivery_that_is_not_there_is_not_found(desk, name):
+    ran = desk.run("status", name)
+    assert (ran.code, ran.out) == (ExitCode.NOT_FOUND, "")
+    assert ran.sentence.startswith("There is no delivery '")
+    assert desk.run("status", name, "--json").body["error"]["code"] == "not_found"
+
+
+EVERY_FACT = [
+    make_news(Fact.HELD)._replace(why="a turn runs"),
+    make_news(Fact.DISPATCHED),
+    make_news(Fact.ANSWERED),
+    make_news(Fact.IN_DOUBT)._replace(why="no answer came"),
+    News(Fact.PARKED, "parked", "the lane goes on without it"),
+    make_news(Fact.ABSENT)._replace(why="proved absent"),
+    make_news(Fact.REFUSED)._replace(why="it is too large"),
+    News(Fact.RESOLVED_ABSENT, "operator", "try again"),
+    make_news(Fact.DISPATCHED, attempt=2),
+    make_news(Fact.SURFACED)._replace(why="the server put it into a turn"),
+    News(Fact.STORED, why="read back"),
+    News(Fact.TURN_ENDED, why="the server says so", outcome=Outcome.COMPLETED),
+]
+
+
+@pytest.fixture
+def eventful(desk):
+    """A delivery that has been through a lot, an operator's word among it."""
+    with desk.journal() as journal:
+        journal.admit(make_order())
+        writer = Writer(journal.begin_life((1, None, None), "test", now_ms=NOW_MS), 2)
+        for number, news in enumerate(EVERY_FACT):
+            now_ms = NOW_MS + number * 500
+            if news.fact is Fact.RESOLVED_ABSENT:
+                journal.resolve(make_order().id, news, revision=number, now_ms=now_ms)
+            else:
+                journal.record(make_order().id, news, writer=writer, now_ms=now_ms)
+    return desk
+
+
+def test_a_story_tells_every_fact_with_its_reason_its_time_and_who_wrote_it(eventful):
+    ran = eventful.run("status", "m1", "--explain")
+    assert ran.code == 0
+    sentence, admitted, *facts = ran.out.splitlines()
+    assert sentence == f"m1 is in the thread and stored: turn {TURN}, which is completed."
+    assert "admitted" in admitted
+    told = [line.split(" s  ", 1)[1] for line in facts]
+    by = "(life 1, generation 2)"
+    assert told == [
+        f"held: a turn runs {by}",
+        f"dispatched: turn/start goes out, attempt 1, server 4242 {by}",
+        f"answered: the server says so {by}",
+        f"in doubt: no answer came {by}",
+        f"parked: the lane goes on without it {by}",
+        f"absent: proved absent {by}",
+        f"refused: it is too large {by}",
+        "resolved absent: try again (a command)",
+        f"dispatched: turn/start goes out, attempt 2, server 4242 {by}",
+        f"surfaced: the server put it into a turn {by}",
+        f"stored: read back {by}",
+        f"turn ended: completed: the server says so {by}",
+    ]
+    assert facts[1].split()[:2] == ["2027-01-15T08:00:00.500Z", "+0.500"]
+
+
+def test_a_story_is_a_list_of_facts(eventful):
+    facts = eventful.run("status", "m1", "--explain", "--json").body["facts"]
+    assert [fact["fact"] for fact in facts] == [news.fact for news in EVERY_FACT]
+    assert [fact["why"] for fact in facts] == [news.why for news in EVERY_FACT]
+    assert [fact["life"] for fact in facts].count(None) == 1
+    assert facts[1]["dispatch"]["peer"] == [4242, 99, "boot"]
+    assert facts[-1] == {
+        "fact": "turn_ended",
+        "at": "2027-01-15T08:00:05.500Z",
+        "reason": None,
+        "why": "the server says so",
+        "turn": None,
+        "outcome": "completed",
+        "attempt": None,
+        "dispatch": None,
+        "life": 1,
+        "generation": 2,
+    }
+
+
+def test_without_the_flag_a_delivery_has_no_story(eventful):
+    assert "facts" not in eventful.run("status", "m1", "--json").body
+    assert len(eventful.run("status", "m1").out.splitlines()) == 1
