@@ -70,7 +70,6 @@ def test_the_drawn_tree_is_the_tree_of_the_classes():
     assert drawn_tree() == parents | {"CodexdrvError": None}
 
 
-
 def test_each_error_says_how_a_command_ends():
     assert {name: int(thing.exit_code) for name, thing in CLASSES.items()} == ENDS
 

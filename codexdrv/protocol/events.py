@@ -165,17 +165,18 @@ def read_turn_status(value: Any) -> TurnStatus:
 
 
 def read_user_message(item: Any, turn: TurnId) -> UserMessage | None:
-    """Read an item of history, if it is a user message."""
-    if not isinstance(item, dict) or item.get("type") != ItemKind.USER_MESSAGE:
+    """Read an item of history, if it is a user message; one that is missing proves no absence."""
+    if not isinstance(item, dict):
+        raise MalformedMessage("An item of history is no object.")
+    if item.get("type") != ItemKind.USER_MESSAGE:
         return None
-    client_id = item.get("clientId")
-    return UserMessage(turn, client_id if isinstance(client_id, str) else None, _text(item))
+    return UserMessage(turn, _client_id(item), _text(item))
 
 
 def _read_status_changed(params: dict[str, Any]) -> Event:
     status = params.get("status")
     flags = status.get("activeFlags") if isinstance(status, dict) else None
-    waiting = any(str(flag).startswith("waitingOn") for flag in flags or ())
+    waiting = isinstance(flags, list) and any(str(flag).startswith("waitingOn") for flag in flags)
     return StatusChanged(_thread(params), read_status(status), waiting)
 
 
@@ -209,19 +210,12 @@ def _read_item_started(params: dict[str, Any]) -> Event:
 def _read_item_completed(params: dict[str, Any]) -> Event:
     kind = _kind(params)
     item = params["item"]
-    client_id = item.get("clientId")
     text = ""
     if kind is ItemKind.USER_MESSAGE:
         text = _text(item)
     elif kind is ItemKind.AGENT_MESSAGE:
         text = str(item.get("text") or "")
-    return ItemCompleted(
-        _thread(params),
-        _named_turn(params),
-        kind,
-        text,
-        client_id if isinstance(client_id, str) else None,
-    )
+    return ItemCompleted(_thread(params), _named_turn(params), kind, text, _client_id(item))
 
 
 def _read_warning(params: dict[str, Any]) -> Event:
@@ -282,6 +276,11 @@ def _kind(params: dict[str, Any]) -> ItemKind:
     if not isinstance(item, dict):
         raise MalformedMessage("A notification about an item has no item.")
     return _member(ItemKind, item.get("type"), ItemKind.OTHER)
+
+
+def _client_id(item: dict[str, Any]) -> str | None:
+    client_id = item.get("clientId")
+    return client_id if isinstance(client_id, str) else None
 
 
 def _text(item: dict[str, Any]) -> str:

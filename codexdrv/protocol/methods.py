@@ -101,11 +101,11 @@ def interrupt_turn(thread: ThreadId, turn: TurnId) -> Call:
     return Call("turn/interrupt", {"threadId": thread, "turnId": turn}, INTERRUPT_TIMEOUT_S)
 
 
-def fence(thread: ThreadId) -> Call:
-    """Ask what the session does; changes nothing (WIRE-FACTS, "The fence tells the truth")."""
+def fence(thread: ThreadId, turn: TurnId = NIL_TURN) -> Call:
+    """Ask what the session does, or whether a turn takes input; changes nothing (WIRE-FACTS)."""
     return Call(
         "turn/steer",
-        {"threadId": thread, "expectedTurnId": NIL_TURN, "input": []},
+        {"threadId": thread, "expectedTurnId": turn, "input": []},
         READ_TIMEOUT_S,
     )
 

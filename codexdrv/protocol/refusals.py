@@ -40,6 +40,8 @@ class Meaning(StrEnum):
     NOT_SUPPORTED = "not_supported"
     #: Over the server's limit for one input; it always will be.
     INPUT_TOO_LARGE = "input_too_large"
+    #: The turn that was named runs and takes input, but there was none.
+    EMPTY_INPUT = "empty_input"
     #: No row of the table matches.
     UNKNOWN = "unknown"
 
@@ -55,10 +57,10 @@ class Understood(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of the table: None matches anything."""
+    """One row of the table: a code, and what the words must contain."""
 
     meaning: Meaning
-    rpc_code: int | None
+    rpc_code: int
     words: str
 
 
@@ -73,10 +75,10 @@ TABLE = (
     Row(Meaning.NOT_STEERABLE, -32600, r"^cannot steer a (?P<kind>\w+) turn"),
     Row(Meaning.NO_ACTIVE_TURN, -32600, r"^no active turn to (steer|interrupt)"),
     Row(Meaning.OTHER_TURN, -32600, r"^expected active turn id \S+ but found " + _UUID),
+    Row(Meaning.EMPTY_INPUT, -32600, r"^input must not be empty"),
     Row(Meaning.NOT_LOADED, -32600, r"^thread not found: "),
     Row(Meaning.UNKNOWN_THREAD, -32600, r"^thread not loaded: "),
     Row(Meaning.NO_ROLLOUT, -32600, r"^no rollout found for thread id "),
-    Row(Meaning.NOT_SUPPORTED, None, r"is not supported yet"),
     Row(Meaning.NOT_SUPPORTED, -32600, r"^Invalid request: unknown variant "),
     Row(Meaning.NOT_SUPPORTED, -32601, r""),
 )
@@ -95,7 +97,7 @@ def read_refusal(refused: Refused) -> Understood:
         return Understood(Meaning.NOT_STEERABLE, turn_kind=kind.lower())
     for row in TABLE:
         found = re.search(row.words, refused.message)
-        if found and row.rpc_code in {None, refused.rpc_code}:
+        if found and row.rpc_code == refused.rpc_code:
             named = found.groupdict()
             turn = named.get("turn")
             return Understood(

@@ -20,6 +20,7 @@ REFUSALS: dict[Meaning, tuple[Fact, str]] = {
     Meaning.UNKNOWN_THREAD: (Fact.HELD, "the server does not know the thread"),
     Meaning.NOT_SUPPORTED: (Fact.HELD, "this server does not know the request"),
     Meaning.INPUT_TOO_LARGE: (Fact.REFUSED, "the message is over the server's limit for one input"),
+    Meaning.EMPTY_INPUT: (Fact.REFUSED, "the server takes no empty message"),
     Meaning.UNKNOWN: (Fact.IN_DOUBT, "the server refused with words that we do not know"),
 }
 """What a refusal means → the fact; all but the last prove that nothing was admitted."""

@@ -104,6 +104,7 @@ class News(NamedTuple):
 
 
 _KEEP_REASON = frozenset({Fact.STORED, Fact.TURN_ENDED, Fact.ANSWERED, Fact.PARKED})
+_AFTER_SURFACED = frozenset({Fact.STORED, Fact.TURN_ENDED})
 _OUTCOMES = {
     Phase.SURFACED: Outcome.RUNNING,
     Phase.FAILED: None,
@@ -121,7 +122,9 @@ def fold(standing: Standing, news: News, *, now_ms: int) -> Standing:
     if isinstance(phase, TooLate):
         raise IllegalMove(f"A {standing.phase} delivery stays so: {phase}.")
     moved = _with_move(standing, phase, news)
-    keeps = news.fact in _KEEP_REASON and news.reason is None
+    # Late word does not overwrite why a delivery ended.
+    is_late = phase is standing.phase and phase in TERMINAL and news.fact not in _AFTER_SURFACED
+    keeps = is_late or (news.fact in _KEEP_REASON and news.reason is None)
     return moved._replace(
         revision=standing.revision + 1,
         reason=standing.reason if keeps else news.reason,

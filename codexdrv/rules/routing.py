@@ -175,8 +175,9 @@ def _activity(state: ThreadState, attempt: Attempt) -> Activity:
 
 
 def _budget(state: ThreadState, attempt: Attempt) -> Budget:
-    if attempt.sends >= SENDS_MAX:
-        return Budget.NO_SEND
+    # First: whatever else is used up, an attempt does not resume without end.
     if state.subscription is Subscription.NONE and attempt.resumes >= RESUMES_MAX:
         return Budget.NO_RESUME
+    if attempt.sends >= SENDS_MAX:
+        return Budget.NO_SEND
     return Budget.NO_FENCE if attempt.fences >= FENCES_MAX else Budget.OPEN

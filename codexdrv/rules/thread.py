@@ -76,6 +76,9 @@ _KINDS = {
     ItemKind.CONTEXT_COMPACTION: TurnKind.COMPACTION,
     ItemKind.ENTERED_REVIEW: TurnKind.REVIEW,
 }
+"""What an item shows of its turn; any other shows that the turn takes input."""
+_UNTIL_THE_END = frozenset({TurnKind.REVIEW, TurnKind.UNSTEERABLE})
+"""Not so compaction: a long turn compacts on its way and takes input again, in all versions."""
 
 
 def reduce(state: ThreadState, event: Event) -> ThreadState:
@@ -87,7 +90,7 @@ def reduce(state: ThreadState, event: Event) -> ThreadState:
             # `idle` does not end a turn; `turn/completed` does (WIRE-FACTS, "Turns").
             return state._replace(status=status, is_waiting=waiting)
         case TurnStarted(turn=turn):
-            return _with_turn(state, turn, TurnKind.REGULAR)
+            return _with_turn(state, turn, None)
         case ItemStarted(turn=turn, kind=kind) | ItemCompleted(turn=turn, kind=kind):
             return _with_turn(state, turn, _KINDS.get(kind, TurnKind.REGULAR))
         case TurnEnded(turn=turn):
@@ -97,7 +100,7 @@ def reduce(state: ThreadState, event: Event) -> ThreadState:
 
 
 def end_turn(state: ThreadState, turn: TurnId) -> ThreadState:
-    """Take a turn as ended, if it is the one that runs; one that did not run changes nothing."""
+    """Take a turn as ended, and remember it; one that did not run leaves the running one."""
     if turn in state.finished:
         return state
     finished = (*state.finished, turn)[-FINISHED_TURNS_MAX:]
@@ -107,9 +110,9 @@ def end_turn(state: ThreadState, turn: TurnId) -> ThreadState:
 
 def found_turn(state: ThreadState, turn: TurnId) -> ThreadState:
     """Take it from the server's own queue that this turn runs now, whatever we believed."""
-    finished = tuple(ended for ended in state.finished if ended != turn)
     if state.turn is not None and state.turn.id == turn:
-        return state._replace(finished=finished)
+        return state
+    finished = tuple(ended for ended in state.finished if ended != turn)
     return state._replace(turn=RunningTurn(turn, TurnKind.REGULAR), finished=finished)
 
 
@@ -138,10 +141,14 @@ def found_unsteerable(state: ThreadState, turn_kind: str) -> ThreadState:
     return state if state.turn is None else state._replace(turn=state.turn._replace(kind=kind))
 
 
-def _with_turn(state: ThreadState, turn: TurnId, kind: TurnKind) -> ThreadState:
+def _with_turn(state: ThreadState, turn: TurnId, kind: TurnKind | None) -> ThreadState:
+    """Take it that a turn runs; `kind` is what an item of it shows, None if nothing does."""
+    running = state.turn
     if turn in state.finished:
         return state
-    if state.turn is not None and state.turn.id == turn:
-        # A turn that was seen to be a boundary stays one until it ends.
-        kind = state.turn.kind if kind is TurnKind.REGULAR else kind
-    return state._replace(turn=RunningTurn(turn, kind))
+    if running is not None and running.id == turn:
+        kind = running.kind if kind is None or running.kind in _UNTIL_THE_END else kind
+    elif running is not None and running.kind is TurnKind.REVIEW:
+        # A review has a turn of its own inside, whose end is never told.
+        return state
+    return state._replace(turn=RunningTurn(turn, kind or TurnKind.REGULAR))
