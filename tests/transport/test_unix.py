@@ -51,7 +51,7 @@ def test_where_there_is_nothing_there_is_no_server(tmp_path, name):
     (tmp_path / "dangling").symlink_to(tmp_path / "gone")
     with pytest.raises(NoServer, match="No server listens at") as none:
         check_socket(str(tmp_path / name))
-    assert none.value.hint.startswith("Start it with `codex app-server
+    assert none.value.hint.startswith("Start it with `codex app-server")
     assert not none.value.maybe_written
 
 
