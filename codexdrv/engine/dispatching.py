@@ -44,12 +44,18 @@ class Dispatching:
         self._not_before = 0.0
 
     def is_open(self, standing: Standing) -> bool:
-        """Say whether the open attempt was made on this connection."""
+        """Say whether an attempt is open that was made on this connection."""
+        if standing.phase is not Phase.PENDING:
+            return False
         key = dispatch_key(standing)
         return key is not None and key[:2] == (self._ledger.life, self._ledger.generation)
 
-    async def dispatch(self, head: Delivery) -> float:
+    async def dispatch(self, head: Delivery, *, is_draining: anyio.Event) -> float:
         """Try once; say how long to wait before the next look, in seconds.
+
+        Args:
+            head: the input.
+            is_draining: once set, nothing new is sent.
 
         Raises:
             Refused, LinkError, PeerError: of a read; nothing was sent.
@@ -59,12 +65,12 @@ class Dispatching:
         if wait_s > 0:
             return wait_s
         try:
-            return await self._attempt(head)
+            return await self._attempt(head, is_draining)
         except Refused as refused:
             news = read_answer(refused)
             return await self._hold(head, news.reason or "refused", news.why or str(refused))
 
-    async def _attempt(self, head: Delivery) -> float:
+    async def _attempt(self, head: Delivery, is_draining: anyio.Event) -> float:
         self._trail.clear()
         if await self._has_surfaced(head):
             return 0
@@ -79,7 +85,7 @@ class Dispatching:
                     if await self._has_surfaced(head):
                         return 0
                 case Action.START | Action.STEER:
-                    sent = await self._send(head, rule, attempt)
+                    sent = await self._send(head, rule, attempt, is_draining=is_draining)
                     if sent is None:
                         return 0
                     head, attempt = sent
@@ -121,9 +127,11 @@ class Dispatching:
         return (await self._reload(head)).standing.phase is not Phase.QUEUED
 
     async def _send(
-        self, head: Delivery, rule: Rule, attempt: Attempt
+        self, head: Delivery, rule: Rule, attempt: Attempt, *, is_draining: anyio.Event
     ) -> tuple[Delivery, Attempt] | None:
         """Write ahead, send, and learn; None when this attempt is over."""
+        if is_draining.is_set():
+            return None
         turn = self._watch.state.turn
         steered = turn.id if turn is not None and rule.action is Action.STEER else None
         dispatch = await self._write_ahead(head, rule, attempt, steered)
@@ -131,11 +139,11 @@ class Dispatching:
             return None
         refused = await self._call(head, dispatch)
         written = await self._reload(head)
-        if refused is None or written.standing.phase is not Phase.QUEUED:
+        if written.standing.phase is not Phase.QUEUED:
             self._holds = 0
             return None
-        understood = read_refusal(refused)
-        if not self._watch.learn(understood, steered):
+        understood = read_refusal(refused) if refused is not None else None
+        if understood is None or not self._watch.learn(understood, steered):
             self._pause()
             return None
         is_quiet = understood.meaning == "no_active_turn" and self._watch.state.turn is None

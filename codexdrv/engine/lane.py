@@ -123,7 +123,7 @@ class Lane:
             case Duty.DISPATCH if is_draining.is_set():
                 return math.inf
             case Duty.DISPATCH:
-                return await self._dispatching.dispatch(head)
+                return await self._dispatching.dispatch(head, is_draining=is_draining)
             case Duty.WAIT:
                 return await self._settling.await_echo(head)
             case Duty.RECONCILE:
@@ -138,8 +138,11 @@ class Lane:
         return math.inf if self.watch.is_subscribed else HELD_DELAY_S_MAX
 
     async def _leave(self) -> bool:
-        """Stop listening, unless something came; say whether the lane is over."""
-        if await self._ledger.ask(lambda journal: journal.lane(self.watch.thread)):
+        """Stop listening, unless something is owed; say whether the lane is over."""
+        thread = self.watch.thread
+        if await self._ledger.ask(
+            lambda journal: journal.lane(thread) or journal.unsettled(thread)
+        ):
             return False
         try:
             await self.watch.unsubscribe()

@@ -69,6 +69,9 @@ OUTCOMES = {
     TurnStatus.INTERRUPTED: Outcome.INTERRUPTED,
 }
 
+_CAN_SURFACE = frozenset(Phase) - {Phase.SURFACED}
+"""A row whose phase is not known at all is left alone."""
+
 
 class Ledger:
     """All writes of one life."""
@@ -91,6 +94,8 @@ class Ledger:
         self._notes: deque[Note] = deque()
         self._posted = anyio.Event()
         self._written = anyio.Event()
+        self._is_running = False
+        self._pen = anyio.Lock()
 
     def post(self, note: Note) -> None:
         """Queue a note; synchronous, for the reader's callbacks."""
@@ -98,9 +103,16 @@ class Ledger:
         self._posted.set()
 
     async def flush(self) -> None:
-        """Wait until every note that was posted so far is written."""
+        """Wait until every note is written; without a running pen, write them here.
+
+        Raises:
+            LifeEnded: another supervisor has taken over.
+        """
         while self._notes:
-            await self._written.wait()
+            if self._is_running:
+                await self._written.wait()
+            else:
+                await self._write_first()
 
     async def run(self) -> NoReturn:
         """Write notes as they come.
@@ -108,11 +120,17 @@ class Ledger:
         Raises:
             LifeEnded: another supervisor has taken over.
         """
-        while True:
-            while self._notes:
-                await self._write_first()
-            self._posted = anyio.Event()
-            await self._posted.wait()
+        self._is_running = True
+        try:
+            while True:
+                while self._notes:
+                    await self._write_first()
+                self._posted = anyio.Event()
+                await self._posted.wait()
+        finally:
+            # Who waits for the rest writes it: the last words of a connection come after us.
+            self._is_running = False
+            self._tell_written()
 
     async def record(
         self, delivery: DeliveryId, news: News, *, revision: int | None = None
@@ -138,20 +156,26 @@ class Ledger:
         return await self._in_thread(lambda: question(self._journal))
 
     async def _write_first(self) -> None:
-        note = self._notes[0]
-        try:
-            changed = await self._in_thread(lambda: self._apply(note))
-        except JournalError as error:
-            # The note stays first: what the server has done must not be forgotten.
-            log.error("journal.unwritable", error=error.message, notes=len(self._notes))
-            await anyio.sleep(JOURNAL_RETRY_S)
-            return
-        self._notes.popleft()
-        self._written.set()
-        self._written = anyio.Event()
+        async with self._pen:
+            if not self._notes:
+                return
+            note = self._notes[0]
+            try:
+                changed = await self._in_thread(lambda: self._apply(note))
+            except JournalError as error:
+                # The note stays first: what the server has done must not be forgotten.
+                log.error("journal.unwritable", error=error.message, notes=len(self._notes))
+                await anyio.sleep(JOURNAL_RETRY_S)
+                return
+            self._notes.popleft()
+        self._tell_written()
         for delivery in changed:
             _tell(delivery)
             self._on_change(delivery.order.thread)
+
+    def _tell_written(self) -> None:
+        self._written.set()
+        self._written = anyio.Event()
 
     def _apply(self, note: Note) -> list[Delivery]:
         match note:
@@ -167,13 +191,14 @@ class Ledger:
             found = self._journal.delivery(DeliveryId(echo.client_id))
         except NotFound:
             return []  # another client's id
-        if found.order.thread != echo.thread or found.standing.phase is Phase.SURFACED:
+        phase = found.standing.phase
+        if found.order.thread != echo.thread or phase not in _CAN_SURFACE:
             return []
         if found.order.text == echo.text:
             news = News(Fact.SURFACED, "surfaced", echo.why, turn=echo.turn)
             # Whatever a command wrote beside us: surfaced beats everything.
             return self._write(found, news, revision=None)
-        if found.standing.phase is not Phase.PENDING:
+        if phase is not Phase.PENDING:
             return []
         why = f"turn {echo.turn} shows this id with another text: an operator has to look"
         news = News(Fact.IN_DOUBT, "other_text", why)
@@ -183,7 +208,8 @@ class Ledger:
         changed: list[Delivery] = []
         outcome = OUTCOMES.get(ending.status)
         for found in self._journal.unsettled(ending.thread):
-            if found.standing.turn == ending.turn and outcome is not None:
+            is_open = found.standing.outcome is Outcome.RUNNING
+            if is_open and found.standing.turn == ending.turn and outcome is not None:
                 news = News(Fact.TURN_ENDED, outcome=outcome)
                 changed += self._write(found, news, revision=found.standing.revision)
         for found in self._journal.lane(ending.thread):

@@ -63,7 +63,7 @@ class Rpc:
         self._resolved = anyio.Event()
 
     async def wait_until_quiet(self) -> None:
-        """Wait until every request that was sent has its answer."""
+        """Wait until every request that was sent has its answer, or none can come any more."""
         while self._waiters:
             await self._resolved.wait()
 
@@ -93,6 +93,7 @@ class Rpc:
                 # What was not written never will be, so no answer can come.
                 del self._waiters[number]
                 waiter.resolve(LinkLost(f"{call.method} was not sent."))
+                self._tell_resolved()
         if not waiter.is_resolved.is_set():
             # It stays among the waiters: a late answer is the best proof there is.
             waiter.tell(
@@ -124,6 +125,7 @@ class Rpc:
                 waiter.resolve(
                     LinkLost("The connection ended before the answer.", maybe_written=started)
                 )
+            self._tell_resolved()
 
     def _receive(self, frame: bytes) -> None:
         message = decode(frame)
@@ -140,5 +142,8 @@ class Rpc:
         waiter = self._waiters.pop(number, None) if isinstance(number, int) else None
         if waiter is not None:
             waiter.resolve(answer)
+        self._tell_resolved()
+
+    def _tell_resolved(self) -> None:
         self._resolved.set()
         self._resolved = anyio.Event()

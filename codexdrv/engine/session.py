@@ -6,7 +6,7 @@ from typing import NamedTuple, NoReturn
 import anyio
 
 from codexdrv.engine.rpc import OnAnswer, Rpc
-from codexdrv.errors import CodexdrvError, LinkLost
+from codexdrv.errors import CodexdrvError, LinkLost, Refused
 from codexdrv.protocol.events import Event, translate
 from codexdrv.protocol.methods import Call, Greeting, initialize, read_greeting
 from codexdrv.transport.channel import Channel
@@ -81,16 +81,25 @@ class Session:
 
     async def call(self, call: Call, *, on_answer: OnAnswer | None = None) -> object:
         """Send a request and wait for its result; see `Rpc.call`."""
-        result: object = await self._rpc.call(call, on_answer=on_answer)
+        try:
+            result: object = await self._rpc.call(call, on_answer=on_answer)
+        except Refused:
+            self.answered_at = anyio.current_time()
+            raise
         self.answered_at = anyio.current_time()
         return result
 
     async def wait_until_quiet(self) -> None:
-        """Wait until every request that was sent has its answer."""
+        """Wait until every request that was sent has its answer, or none can come any more."""
         await self._rpc.wait_until_quiet()
 
     async def _greet(self, version: str) -> None:
-        self.greeting = read_greeting(await self.call(initialize(CLIENT_NAME, version)))
+        try:
+            answer = await self.call(initialize(CLIENT_NAME, version))
+        except Refused as refused:
+            # An overloaded server refuses this as anything else: try again later.
+            raise LinkLost(f"The server refused to be greeted: {refused}") from refused
+        self.greeting = read_greeting(answer)
         self._rpc.notify("initialized")
 
     async def _keep_alive(self, pace: Pace) -> None:

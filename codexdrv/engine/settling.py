@@ -13,7 +13,7 @@ from codexdrv.engine.record import RecordReading, search_record
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import decode_dispatch
-from codexdrv.protocol.events import TurnStatus
+from codexdrv.protocol.events import ThreadStatus, TurnStatus
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, delay_s, look_delay_s
 from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
 from codexdrv.rules.ownership import Fact, Phase
@@ -35,6 +35,10 @@ class Settling:
         #: The attempt that waits for its echo: which one, at which revision, and since when.
         self._waiting: tuple[DeliveryId, int, float] | None = None
         self._reads = 0
+        #: Since when the server calls the thread idle although a turn is known to run.
+        self._idle_since: float | None = None
+        #: Which were unsettled when the reads were counted.
+        self._unsettled: set[DeliveryId] = set()
         #: How often each was looked for, and when the next look is due.
         self._looks: dict[DeliveryId, tuple[int, float]] = {}
 
@@ -44,8 +48,11 @@ class Settling:
 
     async def settle(self, unsettled: list[Delivery]) -> float:
         """Read surfaced inputs back and learn how their turns ended; say when to look again."""
-        if not unsettled:
+        known, self._unsettled = self._unsettled, {found.order.id for found in unsettled}
+        if self._unsettled - known:
+            # What has just surfaced is read back soon, however long another one has been missing.
             self._reads = 0
+        if not unsettled:
             return math.inf
         if not self._watch.is_subscribed:
             self._watch.forget_subscription()
@@ -54,14 +61,16 @@ class Settling:
         for found in unsettled:
             if not found.standing.stored:
                 missing += not await self._read_back(found)
-        late = [found for found in unsettled if self._is_end_missing(found.standing)]
+        idle_s = self._wait_while_idle()
+        late = [found for found in unsettled if self._is_end_missing(found.standing, idle_s)]
         if late and await self._watch.fence():
             missing += await self._read_endings(late)
         if not missing and not late:
             self._reads = 0
-            return math.inf
+            return idle_s
         self._reads += 1
-        return delay_s(self._reads, first=READ_BACK_DELAY_S_FIRST, most=READ_BACK_DELAY_S_MAX)
+        pause_s = delay_s(self._reads, first=READ_BACK_DELAY_S_FIRST, most=READ_BACK_DELAY_S_MAX)
+        return min(pause_s, idle_s or pause_s)
 
     async def await_echo(self, pending: Delivery) -> float:
         """Wait for the user message of an attempt that is open; ask when it is late.
@@ -85,7 +94,9 @@ class Settling:
         self._waiting = None
         if not await watch.fence():
             return self._echo_s
-        await watch.read_page()
+        if watch.is_subscribed:
+            # Else it has no page: it never had a turn.
+            await watch.read_page()
         await self._ledger.flush()
         why = "the thread is quiet again and does not show the message"
         await self._ledger.record(
@@ -123,17 +134,36 @@ class Settling:
         is_shown = any(message.text == order.text for message in reading.found)
         if not reading.is_readable:
             page = await fetch_newest_page(self._watch.session, order.thread)
-            is_shown = any(message.client_id == order.id for message in page.messages)
+            is_shown = any(
+                (message.client_id, message.text) == (order.id, order.text)
+                for message in page.messages
+            )
         if is_shown:
             await self._ledger.record(
                 order.id, News(Fact.STORED, why="it was read back from the thread's record")
             )
         return is_shown
 
-    def _is_end_missing(self, standing: Standing) -> bool:
+    def _wait_while_idle(self) -> float:
+        """Say how long `idle` may yet stand beside a turn that is known to run; 0: long enough.
+
+        `turn/completed` comes right behind it, or was missed. Seconds.
+        """
+        state, now = self._watch.state, anyio.current_time()
+        if state.turn is None or state.status is not ThreadStatus.IDLE:
+            self._idle_since = None
+            return math.inf
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        wait_s = self._idle_since + self._echo_s - now
+        if wait_s > 0:
+            return wait_s
+        self._idle_since = None  # the fence is asked now, and again after as long
+        return 0
+
+    def _is_end_missing(self, standing: Standing, idle_s: float) -> bool:
         running = self._watch.state.turn
         return standing.outcome is Outcome.RUNNING and (
-            running is None or running.id != standing.turn
+            running is None or running.id != standing.turn or not idle_s
         )
 
     async def _read_endings(self, late: list[Delivery]) -> int:

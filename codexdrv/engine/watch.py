@@ -2,8 +2,9 @@
 
 from codexdrv.engine.history import fetch_newest_page
 from codexdrv.engine.ledger import Echo, Ending, Ledger
+from codexdrv.engine.rpc import Answer
 from codexdrv.engine.session import Session
-from codexdrv.errors import Refused
+from codexdrv.errors import CodexdrvError, Refused
 from codexdrv.ids import ThreadId, TurnId
 from codexdrv.protocol.events import Event, ItemCompleted, ItemKind, TurnEnded, TurnStarted
 from codexdrv.protocol.methods import (
@@ -25,6 +26,7 @@ from codexdrv.rules.thread import (
     lost_thread,
     reduce,
 )
+from codexdrv.wire.message import Response
 
 
 _UNRESUMABLE = {
@@ -73,17 +75,31 @@ class ThreadWatch:
     async def resume(self) -> None:
         """Subscribe and read the newest page; `state.subscription` says what came of it.
 
+        Only who has read the page is subscribed: what came before our listening is in it.
+
         Raises:
             Refused: for a reason that says nothing of the thread (overload, draining, unknown).
             LinkError: no answer.
         """
+        is_awaited = True
+
+        def take(answer: Answer) -> None:
+            # In the order of the wire: what the server tells behind it is newer.
+            if is_awaited and isinstance(answer, Response):
+                self._adopt(read_thread_view(answer.result), Subscription.SUBSCRIBED)
+
         try:
-            result = await self.session.call(resume_thread(self.thread))
+            await self.session.call(resume_thread(self.thread), on_answer=take)
         except Refused as refused:
             await self._learn_why_not(refused)
             return
-        self._adopt(read_thread_view(result), Subscription.SUBSCRIBED)
-        await self.read_page()
+        finally:
+            is_awaited = False
+        try:
+            await self.read_page()
+        except CodexdrvError:
+            self.state = self.state._replace(subscription=Subscription.NONE)
+            raise
 
     async def unsubscribe(self) -> None:
         """Stop listening.
@@ -127,20 +143,27 @@ class ThreadWatch:
         return False
 
     async def interrupt(self) -> None:
-        """Interrupt the turn that is known to run, and no other.
+        """Interrupt the turn that is known to run, if it still does and takes input; no other.
+
+        Asked first, because a compaction that began before we listened looks like any turn, and
+        because 0.144.5 and 0.163 do not answer an interrupt when nothing runs.
 
         Raises:
             Refused: for a reason that says nothing of the thread.
-            LinkError: no answer; 0.144.5 and 0.163 give none when nothing runs.
+            LinkError: no answer.
         """
         believed = self.state.turn
         if believed is None:
             return
-        try:
-            await self.session.call(interrupt_turn(self.thread, believed.id))
-        except Refused as refused:
-            if not self.learn(read_refusal(refused), believed.id):
-                raise
+        for call in (fence(self.thread, believed.id), interrupt_turn(self.thread, believed.id)):
+            try:
+                await self.session.call(call)
+            except Refused as refused:
+                understood = read_refusal(refused)
+                if self.learn(understood, believed.id):
+                    return
+                if understood.meaning is not Meaning.EMPTY_INPUT:
+                    raise
 
     def learn(self, understood: Understood, believed: TurnId | None) -> bool:
         """Correct what is known by a refusal's own words; say whether they said anything.

@@ -1,0 +1,93 @@
+import pytest
+
+from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
+from codexdrv.errors import Refused
+from codexdrv.protocol.events import TurnStatus, UserMessage
+from codexdrv.protocol.methods import PAGE_ITEMS, Page
+from tests.fakes.server import NOT_SUPPORTED, OVERLOADED
+
+
+@pytest.fixture
+def thread(bench):
+    """A thread with a steered turn behind a plain one."""
+    thread = bench.server.add_thread()
+    bench.server.begin(thread, "first", client_id="m1")
+    thread.holds_turns = True
+    turn = bench.server.begin(thread, "second", client_id="m2")
+    bench.server.put(thread, turn, {**turn.items[0], "clientId": "m3"})
+    return thread
+
+
+def expected(thread):
+    before, first, second = (turn.id for turn in thread.turns)
+    messages = (
+        UserMessage(second, "m3", "second"),
+        UserMessage(second, "m2", "second"),
+        UserMessage(first, "m1", "first"),
+        UserMessage(before, None, "hello"),
+    )
+    return Page(messages, second)
+
+
+def asked(bench):
+    return [request.method for request in bench.server.requests[1:]]
+
+
+async def test_items_are_listed_newest_first(bench, thread):
+    async with bench.connected() as generation:
+        assert await fetch_newest_page(generation.session, thread.id) == expected(thread)
+    assert asked(bench) == ["thread/items/list"]
+
+
+async def test_a_thread_without_a_list_of_items_is_read_by_turns_in_full(bench, thread):
+    bench.server.refuse("thread/items/list", NOT_SUPPORTED)
+    async with bench.connected() as generation:
+        page = await fetch_newest_page(generation.session, thread.id)
+    # Two turns are a page here: the running one, and the one before.
+    assert page == expected(thread)._replace(messages=expected(thread).messages[:3])
+    assert asked(bench) == ["thread/items/list", "thread/turns/list"]
+    assert bench.server.requests[-1].params["itemsView"] == "full"
+
+
+async def test_a_thread_without_any_list_is_read_as_a_whole(bench, thread):
+    bench.server.refuse("thread/items/list", NOT_SUPPORTED)
+    bench.server.refuse("thread/turns/list", NOT_SUPPORTED)
+    async with bench.connected() as generation:
+        assert await fetch_newest_page(generation.session, thread.id) == expected(thread)
+    assert asked(bench)[-1] == "thread/read"
+
+
+async def test_what_a_thread_supports_is_asked_anew_each_time(bench, thread):
+    bench.server.refuse("thread/items/list", NOT_SUPPORTED)
+    async with bench.connected() as generation:
+        await fetch_newest_page(generation.session, thread.id)
+        await fetch_newest_page(generation.session, thread.id)
+    assert asked(bench) == ["thread/items/list", "thread/turns/list", "thread/items/list"]
+
+
+async def test_another_refusal_is_not_taken_for_a_missing_list(bench, thread):
+    bench.server.refuse("thread/items/list", OVERLOADED)
+    async with bench.connected() as generation:
+        with pytest.raises(Refused):
+            await fetch_newest_page(generation.session, thread.id)
+    assert asked(bench) == ["thread/items/list"]
+
+
+async def test_a_page_is_no_longer_than_its_limit(bench, thread):
+    for number in range(PAGE_ITEMS):
+        bench.server.put(thread, thread.running, {**thread.turns[0].items[0], "id": str(number)})
+    async with bench.connected() as generation:
+        page = await fetch_newest_page(generation.session, thread.id)
+    assert len(page.messages) == PAGE_ITEMS
+
+
+async def test_turns_are_read_with_how_they_stand(bench, thread):
+    before, first, second = (turn.id for turn in thread.turns)
+    async with bench.connected() as generation:
+        statuses = await fetch_turn_statuses(generation.session, thread.id)
+    assert statuses == {
+        second: TurnStatus.IN_PROGRESS,
+        first: TurnStatus.COMPLETED,
+        before: TurnStatus.COMPLETED,
+    }
+    assert bench.server.requests[-1].params["itemsView"] == "notLoaded"

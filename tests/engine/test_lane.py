@@ -1,0 +1,476 @@
+import anyio
+import pytest
+
+from codexdrv.ids import DeliveryId
+from codexdrv.journal.dispatch import Mark
+from codexdrv.rules.lifecycle import News, Outcome, WhenBusy
+from codexdrv.rules.ownership import Fact, Phase
+from tests.engine.kit import LANE_PACE, pass_time, until
+from tests.fakes.server import OVERLOADED, UNHEARD_OF, Drop, Reply
+
+
+LONG_S = 1800.0
+
+
+@pytest.fixture
+def thread(bench):
+    return bench.server.add_thread()
+
+
+def ids(thread):
+    return [client_id for client_id, _ in thread.messages if client_id]
+
+
+async def until_settled(bench, name="m1"):
+    await until(
+        lambda: bench.standing(name).stored and bench.standing(name).outcome is not Outcome.RUNNING
+    )
+
+
+async def test_a_delivery_surfaces_is_read_back_and_its_turn_completes(bench, thread):
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+    assert bench.story() == [
+        "dispatched start", "answered answered", "surfaced surfaced", "turn_ended", "stored",
+    ]  # fmt: skip
+    assert bench.standing().outcome is Outcome.COMPLETED
+    assert ids(thread) == ["m1"]
+
+
+async def test_what_is_admitted_while_the_lane_rests_goes_when_it_is_woken(bench, thread):
+    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+        await pass_time(60)
+        bench.admit(thread=thread)
+        lane.wake()
+        await until_settled(bench)
+    assert ids(thread) == ["m1"]
+
+
+async def test_deliveries_go_in_the_order_of_their_admission(bench, thread):
+    names = [f"m{number}" for number in range(10)]
+    for name in names:
+        bench.admit(name, thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench, names[-1])
+    assert ids(thread) == names
+
+
+# Order.
+
+
+async def test_the_second_waits_while_the_first_is_pending(bench, thread):
+    thread.holds_turns = True
+    thread.holds_steers = True
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    bench.server.begin(thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.PENDING)
+        await pass_time(LONG_S)
+        assert bench.standing("m1").phase is Phase.PENDING
+        assert bench.standing("m2").phase is Phase.QUEUED
+        bench.server.take_steers(thread)
+        thread.holds_steers = False
+        await bench.until_phase(Phase.SURFACED, "m2")
+    assert ids(thread) == ["m1", "m2"]
+
+
+@pytest.mark.parametrize(
+    "twist",
+    [
+        {"is_carried_out": False},  # swallowed
+        {"refusal": UNHEARD_OF},
+        {"reply": Reply.NEVER, "is_carried_out": False},
+        {"result": {"no": "turn"}, "is_carried_out": False},
+    ],
+)
+async def test_what_is_in_doubt_holds_its_lane_and_nothing_is_sent_again(bench, thread, twist):
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    bench.server.twist("turn/start", **twist)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.UNCERTAIN)
+        await pass_time(LONG_S)
+    assert bench.standing("m1").phase is Phase.UNCERTAIN
+    assert bench.standing("m2").phase is Phase.QUEUED
+    assert len(bench.server.sent("turn/start")) == 1
+
+
+async def test_a_late_echo_opens_the_lane_again(bench, thread):
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    bench.server.twist("turn/start", is_carried_out=False)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.UNCERTAIN)
+        await pass_time(LONG_S)
+        bench.server.begin(thread, client_id="m1")
+        await until_settled(bench, "m2")
+    assert ids(thread) == ["m1", "m2"]
+
+
+async def test_another_text_under_our_id_is_doubt_and_is_never_taken_for_ours(bench, thread):
+    bench.admit("m1", thread=thread)
+    bench.server.twist("turn/start", is_carried_out=False)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.PENDING)
+        bench.server.begin(thread, "another", client_id="m1")
+        await bench.until_phase(Phase.UNCERTAIN)
+        assert bench.standing().reason == "other_text"
+        await pass_time(LONG_S)
+        assert bench.standing().phase is Phase.UNCERTAIN
+    assert len(bench.server.sent("turn/start")) == 1
+
+
+async def test_a_parked_one_lets_the_others_pass_and_is_still_looked_for(bench, thread):
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    bench.server.twist("turn/start", is_carried_out=False)
+    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+        await bench.until_phase(Phase.UNCERTAIN)
+        await bench.ledger.record(DeliveryId("m1"), News(Fact.PARKED, "parked"))
+        lane.wake()
+        await until_settled(bench, "m2")
+        assert bench.standing("m1").phase is Phase.UNCERTAIN
+        thread.is_mute = True
+        bench.server.begin(thread, client_id="m1")
+        await bench.until_phase(Phase.SURFACED)
+    assert bench.standing("m1").out_of_order
+    assert ids(thread) == ["m2", "m1"]
+
+
+async def test_a_cancelled_one_lets_the_others_pass(bench, thread):
+    thread.is_archived = True
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+        await until(lambda: bench.standing("m1").reason == "archived")
+        bench.journal.cancel(DeliveryId("m1"), now_ms=bench.now_ms())
+        thread.is_archived = False
+        lane.hurry()
+        await until_settled(bench, "m2")
+    assert ids(thread) == ["m2"]
+
+
+async def test_a_phase_that_is_not_known_shuts_the_lane_and_is_never_replayed(bench, thread):
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    bench.journal._database.execute(
+        "UPDATE deliveries SET phase = 'teleported', dispatch = '{}' WHERE id = 'm1'"
+    )
+    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+        for _ in range(10):
+            await pass_time(600)
+            lane.hurry()
+        assert bench.standing("m1").phase == "teleported"
+        assert bench.standing("m2").phase is Phase.QUEUED
+    assert bench.server.sent("turn/start") == []
+
+
+# Holding.
+
+
+@pytest.mark.parametrize("begin", ["compact", "review"])
+async def test_a_boundary_holds_and_the_message_goes_at_once_when_it_ends(bench, thread, begin):
+    bench.admit(thread=thread)
+    getattr(bench.server, begin)(thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await pass_time(LONG_S)
+        assert bench.standing().phase is Phase.QUEUED
+        assert ids(thread) == []
+        bench.server.finish(thread)
+        await pass_time(0.1)
+        assert bench.standing().phase is Phase.SURFACED
+
+
+async def test_a_message_that_waits_goes_at_once_when_the_turn_ends(bench, thread):
+    thread.holds_turns = True
+    bench.server.begin(thread)
+    bench.admit(thread=thread, when_busy=WhenBusy.WAIT)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await pass_time(LONG_S)
+        assert bench.story() == ["held busy"]
+        bench.server.finish(thread)
+        await pass_time(0.1)
+        assert bench.standing().phase is Phase.SURFACED
+
+
+@pytest.mark.parametrize("flag", ["is_archived", "is_held_elsewhere"])
+async def test_what_kept_it_away_for_hours_is_recorded_once_and_passes(bench, thread, flag):
+    setattr(thread, flag, True)
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await pass_time(LONG_S)
+        assert len(bench.story()) == 1
+        setattr(thread, flag, False)
+        await until_settled(bench)
+    assert ids(thread) == ["m1"]
+
+
+async def test_overload_is_met_with_fewer_and_fewer_tries(bench, thread):
+    bench.admit(thread=thread)
+    for _ in range(1000):
+        bench.server.refuse("thread/resume", OVERLOADED)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await pass_time(60)
+        assert len(bench.server.sent("thread/resume")) < 20
+        assert bench.story() == ["held overloaded"]
+
+
+async def test_a_journal_that_cannot_be_written_holds_everything_until_it_can(bench, thread):
+    bench.admit(thread=thread)
+    database = bench.journal._database
+    database.execute("PRAGMA query_only = ON")
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await pass_time(600)
+        assert bench.server.sent("turn/start") == []
+        database.execute("PRAGMA query_only = OFF")
+        await until_settled(bench)
+    assert ids(thread) == ["m1"]
+
+
+async def test_a_question_without_an_answer_is_asked_again(bench, thread):
+    bench.admit(thread=thread)
+    bench.server.twist("thread/resume", reply=Reply.NEVER, is_carried_out=False)
+    bench.server.twist("turn/steer", reply=Reply.NEVER)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+    assert ids(thread) == ["m1"]
+
+
+async def test_nothing_new_is_sent_once_the_supervisor_is_stopping(bench, thread):
+    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+        bench.is_draining.set()
+        bench.admit(thread=thread)
+        lane.wake()
+        await pass_time(LONG_S)
+    assert bench.standing().phase is Phase.QUEUED
+    assert len(bench.server.requests) == 1
+
+
+async def test_an_attempt_that_has_begun_sends_nothing_once_the_supervisor_is_stopping(
+    bench, thread
+):
+    bench.admit(thread=thread)
+
+    def stop(request):
+        if request.method == "turn/steer":
+            bench.is_draining.set()
+
+    bench.server.on_request = stop
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await pass_time(60)
+    assert bench.standing().phase is Phase.QUEUED
+    assert bench.server.sent("turn/start") == []
+
+
+# The first turn of a thread.
+
+
+async def test_a_thread_that_was_never_used_gets_its_first_turn_from_us(bench):
+    thread = bench.server.add_thread(is_used=False)
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+    assert [request.method for request in bench.server.requests[1:8]] == [
+        "thread/resume",
+        "thread/read",
+        "turn/steer",
+        "turn/start",
+        "thread/resume",
+        "thread/items/list",
+        "turn/steer",
+    ]
+    assert ids(thread) == ["m1"]
+
+
+async def test_a_hook_that_blocks_the_message_leaves_it_in_doubt(bench, thread):
+    thread.blocks_input = True
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.UNCERTAIN)
+        assert bench.standing().reason == "turn_ended"
+        await pass_time(LONG_S)
+    assert len(bench.server.sent("turn/start")) == 1
+
+
+async def test_a_steer_whose_turn_was_cut_before_it_took_it_is_in_doubt(bench, thread):
+    thread.holds_turns = thread.holds_steers = True
+    bench.server.begin(thread)
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().answered_turn is not None)
+        bench.server.finish(thread, "interrupted")
+        await bench.until_phase(Phase.UNCERTAIN)
+        assert bench.standing().reason == "turn_ended"
+        await pass_time(LONG_S)
+    assert ids(thread) == []
+    assert len(bench.server.sent("turn/steer")) == 1
+
+
+async def test_a_turn_that_is_cut_is_the_outcome_and_the_message_is_not_sent_again(bench, thread):
+    thread.holds_turns = True
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.SURFACED)
+        bench.server.finish(thread, "interrupted")
+        await until_settled(bench)
+        await pass_time(LONG_S)
+    assert bench.standing().outcome is Outcome.INTERRUPTED
+    assert ids(thread) == ["m1"]
+
+
+async def test_an_end_that_was_not_told_is_found(bench, thread):
+    thread.holds_turns = True
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().stored)
+        thread.is_mute = True
+        bench.server.finish(thread)
+        await until(lambda: bench.standing().outcome is Outcome.COMPLETED)
+
+
+# Connections that end.
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+@pytest.mark.parametrize("drop", [Drop.BEFORE, Drop.AFTER])
+@pytest.mark.parametrize("is_new_life", [True, False])
+async def test_what_was_open_when_the_connection_ended_is_looked_for_and_never_sent_again(
+    bench, thread, drop, is_carried_out, is_new_life
+):
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    bench.server.twist("turn/start", is_carried_out=is_carried_out, drop=drop)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await generation.has_ended.wait()
+    await bench.ledger.flush()
+    assert bench.standing().phase in {Phase.PENDING, Phase.UNCERTAIN}
+    if is_new_life:
+        bench.begin_life()
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        if is_carried_out:
+            await until_settled(bench, "m2")
+        else:
+            await bench.until_phase(Phase.UNCERTAIN)
+            await pass_time(LONG_S)
+    assert ids(thread) == (["m1", "m2"] if is_carried_out else [])
+    starts = [params["clientUserMessageId"] for params in bench.server.sent("turn/start")]
+    assert starts == (["m1", "m2"] if is_carried_out else ["m1"])
+
+
+async def test_a_server_that_died_with_the_input_leaves_it_in_doubt(bench, thread):
+    bench.admit(thread=thread)
+    bench.server.on_follow["turn/start"] = bench.server.die
+    bench.server.twist("turn/start", is_carried_out=False)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await generation.has_ended.wait()
+    await bench.ledger.flush()
+    assert bench.standing().phase is Phase.PENDING
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.UNCERTAIN)
+        await pass_time(LONG_S)
+    assert bench.standing().phase is Phase.UNCERTAIN
+    assert len(bench.server.sent("turn/start")) == 1
+
+
+async def test_a_turn_that_the_server_died_in_has_an_outcome(bench, thread):
+    thread.holds_turns = True
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().stored)
+        bench.server.die()
+        await generation.has_ended.wait()
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+    assert bench.standing().outcome is Outcome.INTERRUPTED
+    assert ids(thread) == ["m1"]
+
+
+async def test_a_row_of_before_this_life_that_is_in_the_thread_is_not_sent(bench, thread):
+    bench.server.begin(thread, client_id="m1")
+    bench.admit("m1", thread=thread, age_ms=1)
+    bench.admit("m2", thread=thread, age_ms=1)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench, "m2")
+    assert ids(thread) == ["m1", "m2"]
+    assert bench.standing("m1").stored
+
+
+async def test_a_pending_that_was_never_sent_is_doubted_all_the_same(bench, thread):
+    bench.admit(thread=thread)
+    await bench.send_away(mark=Mark(None, str(thread.path), thread.path.stat().st_size))
+    bench.begin_life()
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.UNCERTAIN)
+        await pass_time(LONG_S)
+    assert bench.server.sent("turn/start") == []
+    assert bench.story() == ["dispatched start", "in_doubt link_lost"]
+
+
+# Staying and leaving.
+
+
+async def test_a_thread_without_a_name_is_left_when_nothing_was_owed_for_long(bench, thread):
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+        await until_settled(bench)
+        settled_at = anyio.current_time()
+        await until(lambda: bench.server.sent("thread/unsubscribe") != [])
+        assert anyio.current_time() - settled_at == pytest.approx(LANE_PACE.linger_s, abs=2)
+        assert not lane.watch.is_subscribed
+
+
+async def test_a_thread_is_not_left_while_its_turn_runs(bench, thread):
+    thread.holds_turns = True
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().stored)
+        await pass_time(LONG_S)
+        assert bench.server.sent("thread/unsubscribe") == []
+        bench.server.finish(thread)
+        await until(lambda: bench.standing().outcome is Outcome.COMPLETED)
+        await until(lambda: bench.server.sent("thread/unsubscribe") != [])
+
+
+async def test_a_thread_is_not_left_when_something_came_unheard(bench, thread):
+    bench.admit("m1", thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench, "m1")
+        bench.admit("m2", thread=thread)  # and nobody rings
+        await until_settled(bench, "m2")
+    assert bench.server.sent("thread/unsubscribe") == []
+
+
+async def test_a_thread_that_has_a_name_is_kept(bench, thread):
+    async with (
+        bench.connected() as generation,
+        bench.serving(generation, thread, is_kept=True) as lane,
+    ):
+        await until(lambda: lane.watch.is_subscribed)
+        await pass_time(LONG_S)
+        assert bench.server.sent("thread/unsubscribe") == []
+        assert len(bench.server.sent("thread/resume")) == 1
+
+
+async def test_a_kept_thread_that_is_unloaded_is_loaded_again(bench, thread):
+    async with (
+        bench.connected() as generation,
+        bench.serving(generation, thread, is_kept=True) as lane,
+    ):
+        await until(lambda: lane.watch.is_subscribed)
+        bench.server.unload(thread)
+        await until(lambda: len(bench.server.sent("thread/resume")) == 2)
+        await until(lambda: lane.watch.is_subscribed)
+    assert thread.is_loaded
+
+
+async def test_leaving_a_thread_needs_no_answer(bench, thread):
+    bench.server.twist("thread/unsubscribe", reply=Reply.NEVER)
+    bench.admit(thread=thread)
+    ended = []
+    async with (
+        bench.connected() as generation,
+        bench.serving(generation, thread, on_end=ended.append),
+    ):
+        await until(lambda: bool(ended))

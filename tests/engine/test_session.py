@@ -1,0 +1,175 @@
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from codexdrv.engine.session import Pace, Session
+from codexdrv.errors import (
+    CodexdrvError,
+    DeadlinePassed,
+    LifeEnded,
+    LinkError,
+    LinkLost,
+    MalformedMessage,
+    Refused,
+)
+from codexdrv.protocol.events import StatusChanged, ThreadStatus, Unrecognized
+from codexdrv.protocol.methods import OPT_OUT, Call, read_thread
+from codexdrv.transport.channel import Channel
+from codexdrv.wire.message import Notification, Request
+from tests.engine.kit import PACE, PEER, pass_time, until
+from tests.fakes.line_framing import LineFraming
+from tests.fakes.server import OVERLOADED, Drop, Reply
+from tests.fakes.streams import open_pair
+
+
+UNANSWERED = Call("thread/read", {"threadId": "x", "includeTurns": False}, 5.0)
+
+
+async def run_to_the_end(session, serve=None, pace=PACE):
+    async def hold(_):
+        await anyio.sleep_forever()
+
+    with pytest.raises(CodexdrvError) as caught, anyio.fail_after(7200):
+        await session.run(serve or hold, version="1.2.3", pace=pace)
+    return caught.value
+
+
+def make_session(stream, on_event=lambda _: None):
+    return Session(Channel(stream, LineFraming()), generation=1, peer=PEER, on_event=on_event)
+
+
+@asynccontextmanager
+async def unanswering():
+    """A server that takes bytes and says nothing."""
+    ours, theirs = open_pair()
+
+    async def swallow():
+        while True:
+            await theirs.receive()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(swallow)
+        yield ours
+        tasks.cancel_scope.cancel()
+
+
+async def test_it_greets_before_anything_else_and_knows_the_server(bench):
+    async with bench.connected() as generation:
+        await pass_time()
+        assert generation.session.greeting.user_agent == "codexdrv/0.171.0 (fake)"
+        assert generation.session.greeting.codex_home == str(bench.server.home)
+    (greeting,) = bench.server.requests
+    assert greeting.method == "initialize"
+    assert greeting.params["clientInfo"]["name"] == "codexdrv"
+    assert greeting.params["capabilities"] == {
+        "experimentalApi": True,
+        "optOutNotificationMethods": list(OPT_OUT),
+    }
+    assert b'{"method":"initialized"}\n' in b"".join(generation.stream.sent)
+
+
+async def test_a_greeting_that_is_refused_ends_the_connection_for_another_try(bench):
+    bench.server.refuse("initialize", OVERLOADED)
+    async with bench.served_stream() as stream:
+        end = await run_to_the_end(make_session(stream))
+    assert isinstance(end, LinkError)
+
+
+async def test_a_greeting_without_an_answer_ends_the_connection():
+    async with unanswering() as stream:
+        end = await run_to_the_end(make_session(stream), pace=Pace(1000.0, 1000.0))
+    assert isinstance(end, DeadlinePassed)
+
+
+async def test_news_is_heard_in_the_order_of_the_wire(bench):
+    thread = bench.server.add_thread()
+    async with bench.connected() as generation:
+        connection = next(iter(bench.server.connections))
+        connection.send(Notification("some/news", {}))
+        bench.server.begin(thread)
+        await until(lambda: len(generation.events) == 3)
+    idle = StatusChanged(thread.id, ThreadStatus.IDLE, waiting=False)
+    active = StatusChanged(thread.id, ThreadStatus.ACTIVE, waiting=False)
+    assert generation.events == [Unrecognized("some/news"), active, idle]
+
+
+async def test_a_request_of_the_server_is_not_answered(bench):
+    async with bench.connected() as generation:
+        await pass_time()
+        before = list(generation.stream.sent)
+        connection = next(iter(bench.server.connections))
+        connection.send(Request(0, "item/commandExecution/requestApproval", {"threadId": "x"}))
+        connection.send(Notification("some/news", {}))
+        await until(lambda: generation.events == [Unrecognized("some/news")])
+        await pass_time()
+        assert generation.stream.sent == before
+
+
+async def test_known_news_without_what_it_must_have_ends_the_connection(bench):
+    async with bench.connected() as generation:
+        connection = next(iter(bench.server.connections))
+        connection.send(Notification("turn/completed", {"threadId": "x"}))
+        await generation.has_ended.wait()
+    assert isinstance(generation.end, MalformedMessage)
+
+
+async def test_a_server_that_has_nothing_to_say_but_answers_pings_stays(bench):
+    async with bench.connected() as generation:
+        await pass_time(3605)
+        assert generation.end is None
+        assert generation.stream.sent.count(b"PING\n") == 360
+
+
+async def test_a_server_that_is_silent_for_too_long_has_gone():
+    async with unanswering() as stream:
+        end = await run_to_the_end(make_session(stream), pace=Pace(1.0, 3.0))
+        assert anyio.current_time() == 4.0
+    assert isinstance(end, LinkLost)
+
+
+async def test_the_end_of_the_connection_ends_what_it_serves(bench):
+    bench.server.twist("thread/read", reply=Reply.NEVER, drop=Drop.AFTER)
+    async with bench.connected() as generation:
+        with pytest.raises(LinkLost) as caught:
+            await generation.session.call(read_thread("x"))
+        await generation.has_ended.wait()
+    assert caught.value.maybe_written
+    assert isinstance(generation.end, LinkLost)
+
+
+async def test_what_goes_wrong_in_serving_ends_the_connection_as_it_is(bench):
+    async def serve(_):
+        raise LifeEnded("another life")
+
+    async with bench.served_stream() as stream:
+        end = await run_to_the_end(make_session(stream), serve)
+    assert isinstance(end, LifeEnded)
+
+
+async def test_serving_that_is_over_closes_the_connection(bench):
+    async def serve(_):
+        await anyio.sleep(1)
+
+    async with bench.served_stream() as stream:
+        end = await run_to_the_end(make_session(stream), serve)
+        await until(lambda: not bench.server.connections)
+    assert isinstance(end, LinkLost)
+    assert stream.sent[-1] == b"BYE\n"
+
+
+async def test_a_refusal_is_an_answer_too(bench):
+    async with bench.connected() as generation:
+        await pass_time(100)
+        with pytest.raises(Refused):
+            await generation.session.call(read_thread("x"))
+        assert generation.session.answered_at == 100
+
+
+async def test_a_request_without_an_answer_is_no_sign_of_life(bench):
+    bench.server.twist("thread/read", reply=Reply.NEVER)
+    async with bench.connected() as generation:
+        await pass_time(100)
+        with pytest.raises(DeadlinePassed):
+            await generation.session.call(UNANSWERED)
+        assert generation.session.answered_at == 0

@@ -1,0 +1,304 @@
+"""The driver against the fake server, over a real unix socket; so in real time, a little of it."""
+
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+from websockets.asyncio.server import unix_serve
+from websockets.exceptions import ConnectionClosed
+
+from codexdrv.config import Config, Limits, Server, State, Target
+from codexdrv.driver import STEADY_S, Driver, in_one_thread, now_ms
+from codexdrv.errors import LifeEnded
+from codexdrv.ids import DeliveryId
+from codexdrv.journal.journal import Journal
+from codexdrv.rules.lifecycle import Outcome, WhenBusy
+from codexdrv.rules.ownership import Phase
+from tests.fakes.orders import make_order
+from tests.fakes.server import FakeServer, Reply
+
+
+LIMITS = Limits(poll_s=60.0, echo_s=0.2, linger_s=60.0, drain_s=0.5)
+WAIT_S = 5.0
+LOOK_S = 0.005
+
+
+class Rig:
+    """A driver, its journal, and a caller's own connection to that journal."""
+
+    def __init__(self, directory, limits=LIMITS, targets=()):
+        state = str(directory / "state")
+        self.socket = str(directory / "socket")
+        self.server = FakeServer(directory / "home")
+        self.journal = Journal(state)
+        self.caller = Journal(state)
+        self.config = Config(
+            Server(self.socket, str(directory / "home")),
+            State(state),
+            limits,
+            {thread.id: Target(thread.id, WhenBusy.STEER) for thread in targets},
+            None,
+        )
+        self.begin_life()
+
+    def begin_life(self):
+        began_ms = now_ms()
+        self.driver = Driver(
+            self.config,
+            self.journal,
+            life=self.journal.begin_life((1, None, None), "0", now_ms=began_ms),
+            began_ms=began_ms,
+            version="0",
+            in_thread=in_one_thread(),
+        )
+
+    def close(self):
+        self.journal.close()
+        self.caller.close()
+
+    def admit(self, thread, name="m1"):
+        self.caller.admit(make_order(name, thread=thread.id, at_ms=now_ms()))
+
+    def standing(self, name="m1"):
+        return self.caller.delivery(DeliveryId(name)).standing
+
+    @asynccontextmanager
+    async def listening(self):
+        """The server listens, and ends all connections at the end."""
+        async with unix_serve(self._serve, self.socket, compression=None):
+            yield
+            self.server.drop_all()
+
+    @asynccontextmanager
+    async def driving(self):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.driver.run)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _serve(self, socket):
+        connection = self.server.connect()
+
+        async def read():
+            with suppress(ConnectionClosed):
+                async for text in socket:
+                    self.server.receive(connection, text.encode())
+            self.server.drop(connection)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            while (frames := await connection.due()) is not None:
+                with suppress(ConnectionClosed):
+                    for frame in frames:
+                        await socket.send(frame.decode())
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+def rig(tmp_path):
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+async def until(claim):
+    with anyio.fail_after(WAIT_S):
+        while not claim():  # noqa: ASYNC110 - a claim is no event
+            await anyio.sleep(LOOK_S)
+
+
+async def until_surfaced(rig, name="m1"):
+    await until(lambda: rig.standing(name).phase is Phase.SURFACED)
+
+
+async def test_what_was_admitted_before_is_delivered_when_the_connection_stands(rig):
+    thread = rig.server.add_thread()
+    rig.admit(thread)
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.standing().outcome is Outcome.COMPLETED)
+        link = rig.driver.link()
+        assert (link.is_connected, link.generation, link.problem) == (True, 1, None)
+        assert link.user_agent == "codexdrv/0.171.0 (fake)"
+        assert set(rig.driver.threads()) == {thread.id}
+    assert thread.messages[1:] == [("m1", "hello")]
+
+
+async def test_a_ring_brings_what_is_admitted_later(rig):
+    thread = rig.server.add_thread()
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.driver.link().is_connected)
+        rig.admit(thread)
+        rig.driver.ring()
+        await until_surfaced(rig)
+
+
+async def test_a_ring_wakes_a_lane_that_has_nothing_to_do(rig):
+    thread = rig.server.add_thread()
+    rig.admit(thread, "m1")
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.standing("m1").stored)
+        rig.admit(thread, "m2")
+        rig.driver.ring()
+        await until_surfaced(rig, "m2")
+
+
+async def test_without_a_ring_the_journal_is_looked_at(tmp_path):
+    rig = Rig(tmp_path, LIMITS._replace(poll_s=0.02))
+    thread = rig.server.add_thread()
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.driver.link().is_connected)
+        rig.admit(thread)
+        await until_surfaced(rig)
+    rig.close()
+
+
+async def test_a_thread_that_is_held_up_holds_up_no_other(rig):
+    stuck, free = rig.server.add_thread(is_archived=True), rig.server.add_thread()
+    rig.admit(stuck, "m1")
+    rig.admit(free, "m2")
+    async with rig.listening(), rig.driving():
+        await until_surfaced(rig, "m2")
+        await until(lambda: rig.standing("m1").reason == "archived")
+
+
+async def test_threads_with_a_name_are_listened_to_from_the_start(tmp_path):
+    thread = FakeServer(tmp_path / "home").add_thread()
+    rig = Rig(tmp_path, targets=(thread,))
+    rig.server.threads[thread.id] = thread
+    async with rig.listening(), rig.driving():
+        await until(lambda: len(thread.subscribers) == 1)
+    rig.close()
+
+
+async def test_a_thread_that_was_left_is_served_again_when_something_comes(tmp_path):
+    rig = Rig(tmp_path, LIMITS._replace(linger_s=0.05))
+    thread = rig.server.add_thread()
+    rig.admit(thread, "m1")
+    async with rig.listening(), rig.driving():
+        await until_surfaced(rig, "m1")
+        await until(lambda: not thread.subscribers and not rig.driver.threads())
+        rig.admit(thread, "m2")
+        rig.driver.ring()
+        await until_surfaced(rig, "m2")
+    rig.close()
+
+
+async def test_what_comes_while_a_thread_is_being_left_is_served(tmp_path):
+    rig = Rig(tmp_path, LIMITS._replace(linger_s=0.05))
+    thread = rig.server.add_thread()
+    rig.admit(thread, "m1")
+    rig.server.twist("thread/unsubscribe", reply=Reply.LATE)
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.server.sent("thread/unsubscribe") != [])
+        rig.admit(thread, "m2")
+        rig.driver.ring()
+        await anyio.sleep(0.05)
+        rig.server.release()
+        await until_surfaced(rig, "m2")
+    rig.close()
+
+
+async def test_without_a_server_it_says_why_and_tries_again(rig):
+    rig.admit(rig.server.add_thread())
+    assert rig.driver.link().problem == "not connected yet"
+    async with rig.driving():
+        await rig.driver.wait_for_change()
+        assert not rig.driver.link().is_connected
+        assert "No server listens" in rig.driver.link().problem
+        async with rig.listening():
+            await until_surfaced(rig)
+
+
+async def test_a_lost_connection_is_made_again_and_what_was_open_is_looked_for(rig):
+    thread = rig.server.add_thread()
+    rig.admit(thread)
+    rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.server.sent("turn/start") != [])
+        rig.server.drop_all()
+        await rig.driver.wait_for_change()
+        assert rig.driver.link().problem is not None
+        assert rig.standing().phase is Phase.UNCERTAIN
+        rig.server.begin(thread, client_id="m1")
+        await until_surfaced(rig)
+        assert rig.driver.link().generation == 2
+    assert thread.messages[1:] == [("m1", "hello")]
+
+
+async def test_a_newer_life_ends_this_one_with_its_own_name(rig):
+    rig.admit(rig.server.add_thread())
+    rig.caller.begin_life((2, None, None), "0", now_ms=now_ms())
+    async with rig.listening():
+        with pytest.raises(LifeEnded), anyio.fail_after(WAIT_S):
+            await rig.driver.run()
+    assert rig.server.sent("turn/start") == []
+
+
+async def test_draining_waits_for_the_answers_that_are_open_and_sends_nothing_new(rig):
+    thread = rig.server.add_thread()
+    rig.admit(thread, "m1")
+    rig.admit(thread, "m2")
+    rig.server.twist("turn/start", reply=Reply.LATE, is_carried_out=False)
+    async with rig.listening(), rig.driving(), anyio.create_task_group() as tasks:
+        await until(lambda: rig.server.sent("turn/start") != [])
+        tasks.start_soon(rig.driver.drain, WAIT_S)
+        await anyio.sleep(LOOK_S)
+        rig.server.release()
+    assert rig.standing("m1").answered_turn is not None
+    assert rig.standing("m2").phase is Phase.QUEUED
+
+
+async def test_draining_does_not_wait_for_ever(rig):
+    rig.admit(rig.server.add_thread())
+    rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.server.sent("turn/start") != [])
+        with anyio.fail_after(WAIT_S):
+            await rig.driver.drain(0.05)
+
+
+async def test_draining_without_a_connection_is_over_at_once(rig):
+    with anyio.fail_after(WAIT_S):
+        await rig.driver.drain(60.0)
+
+
+async def test_a_request_that_is_open_at_the_end_is_in_doubt_before_we_are_gone(rig):
+    rig.admit(rig.server.add_thread())
+    rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)
+    async with rig.listening():
+        async with rig.driving():
+            await until(lambda: rig.server.sent("turn/start") != [])
+        assert (rig.standing().phase, rig.standing().reason) == (Phase.UNCERTAIN, "link_lost")
+
+
+async def test_the_end_does_not_wait_for_a_journal_that_cannot_be_written(rig):
+    rig.admit(rig.server.add_thread())
+    rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)
+    async with rig.listening():
+        with anyio.fail_after(LIMITS.drain_s + WAIT_S):
+            async with rig.driving():
+                await until(lambda: rig.server.sent("turn/start") != [])
+                rig.journal._database.execute("PRAGMA query_only = ON")
+    assert rig.standing().phase is Phase.PENDING
+
+
+async def test_pauses_between_tries_grow_until_a_connection_was_steady(rig):
+    pauses = []
+    for failures in range(1, 20):
+        rig.driver._failures = failures
+        pauses.append(rig.driver._next_pause_s(None))
+    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert pauses[-1] == STEADY_S
+
+
+async def test_work_in_the_journals_thread_is_done_in_the_order_of_asking():
+    run, done = in_one_thread(), []
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(run, lambda number=number: done.append(number))
+    assert done == list(range(20))
