@@ -1,5 +1,6 @@
 """One life: reconnect for ever, and on each connection serve every thread that owes something."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -41,7 +42,7 @@ class Link(NamedTuple):
     codex_home: str | None
     #: Why there is none.
     problem: str | None
-    #: Seconds since the last answer.
+    #: Seconds since the server was last heard, if only by a pong.
     silent_s: float | None
 
 
@@ -84,6 +85,8 @@ class Driver:
         Raises:
             LifeEnded: another supervisor has taken over.
         """
+        # What an earlier life left on its way is in doubt.
+        await self._close_books()
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._ledger.run)
@@ -119,7 +122,7 @@ class Driver:
             greeting.user_agent,
             greeting.codex_home,
             None,
-            anyio.current_time() - session.answered_at,
+            session.silent_s,
         )
 
     async def wait_for_change(self) -> None:
@@ -184,8 +187,15 @@ class Driver:
             self._session = None
             self._lanes.clear()
             with anyio.CancelScope(shield=True), anyio.move_on_after(limits.drain_s):
-                # What the connection told before it ended belongs to this generation.
-                await self._ledger.flush()
+                await self._close_books()
+
+    async def _close_books(self) -> None:
+        """Write what the connection told before it ended, and what its end means."""
+        await self._ledger.flush()
+        try:
+            await self._ledger.doubt_pending()
+        except JournalError as error:
+            log.error("journal.unwritable", error=str(error))
 
     async def _serve_threads(self, session: Session) -> None:
         self._tell_change(None)
@@ -198,17 +208,19 @@ class Driver:
         async with anyio.create_task_group() as lanes:
             while True:
                 self._rung = anyio.Event()
-                await self._open_lanes(session, lanes)
-                await self._rung.wait()
+                is_done = await self._open_lanes(session, lanes)
+                # A journal that cannot be read rings nobody when it can be again.
+                with anyio.move_on_after(math.inf if is_done else self._config.limits.poll_s):
+                    await self._rung.wait()
 
-    async def _open_lanes(self, session: Session, lanes: TaskGroup) -> None:
+    async def _open_lanes(self, session: Session, lanes: TaskGroup) -> bool:
+        """Give each thread that owes something a lane; say whether the journal could be read."""
         kept = {target.thread for target in self._config.targets.values()}
         try:
             wanted = kept | set(await self._ledger.ask(Journal.threads))
         except CodexdrvError as error:
-            # Nothing can be dispatched without the journal; the next ring or poll looks again.
             log.error("journal.unreadable", error=str(error))
-            return
+            return False
         for thread in sorted(wanted - set(self._lanes)):
             lane = Lane(
                 ThreadWatch(thread, session, self._ledger),
@@ -219,6 +231,7 @@ class Driver:
             )
             self._lanes[thread] = lane
             lanes.start_soon(self._run_lane, lane)
+        return True
 
     async def _run_lane(self, lane: Lane) -> None:
         await lane.run(is_draining=self._is_draining)

@@ -146,7 +146,7 @@ def _machine_lines(
         if server["connected"]:
             lines.append(
                 f"server      {server['user_agent']}, pid {server['pid']},"
-                f" generation {server['generation']}, last answer {server['silent_s']:.0f} s ago"
+                f" generation {server['generation']}, last heard {server['silent_s']:.0f} s ago"
             )
         else:
             lines.append(f"server      none: {server['problem']}")

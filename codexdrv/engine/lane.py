@@ -5,6 +5,7 @@ server only in steps that have a deadline, and decides nothing itself: `rules/` 
 """
 
 import math
+from collections.abc import Coroutine
 from typing import NamedTuple
 
 import anyio
@@ -14,7 +15,7 @@ from codexdrv.engine.dispatching import Dispatching
 from codexdrv.engine.ledger import Ledger
 from codexdrv.engine.settling import Settling
 from codexdrv.engine.watch import ThreadWatch
-from codexdrv.errors import CodexdrvError, LifeEnded
+from codexdrv.errors import CodexdrvError, JournalError, LifeEnded
 from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadMoved, TurnEnded
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
 from codexdrv.rules.lifecycle import Delivery
@@ -50,6 +51,8 @@ class Lane:
         self._dispatching = Dispatching(watch, ledger, began_ms=began_ms)
         self._settling = Settling(watch, ledger, echo_s=pace.echo_s)
         self._failures = 0
+        #: What stood in the way last.
+        self._trouble: str | None = None
         self._wake = anyio.Event()
 
     def observe(self, event: Event) -> None:
@@ -91,32 +94,46 @@ class Lane:
 
     async def _step(self, is_draining: anyio.Event) -> float:
         """Do what is owed now; say how long to wait for more, in seconds."""
+        thread = self.watch.thread
         try:
-            pause_s = await self._serve(is_draining)
+            lane, unsettled = await self._ledger.ask(
+                lambda journal: (journal.lane(thread), journal.unsettled(thread))
+            )
+        except JournalError as error:
+            return self._tolerate(error)
+        # Apart: what cannot be settled now must not keep the next message back, nor the reverse.
+        pauses = [await self._try(self._settling.settle(unsettled))]
+        pauses += [
+            await self._try(self._settling.look_for(found))
+            for found in lane
+            if found.standing.parked
+        ]
+        head = next((found for found in lane if not found.standing.parked), None)
+        if head is not None:
+            pauses.append(await self._try(self._serve_head(head, is_draining)))
+        elif self.is_kept and not self.watch.is_subscribed:
+            pauses.append(await self._try(self._keep()))
+        return min(pauses)
+
+    async def _try(self, owed: Coroutine[None, None, float]) -> float:
+        """Do one thing that is owed; a failure is shown, and tried again after a pause."""
+        try:
+            pause_s = await owed
         except LifeEnded:
             raise
         except CodexdrvError as error:
-            # The end of the connection ends the lane from outside; all else passes or is shown.
-            self._failures += 1
-            log.warning("lane.held_up", thread_id=self.watch.thread, error=str(error))
-            return delay_s(self._failures, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
-        self._failures = 0
+            # The end of the connection ends the lane from outside; all else passes.
+            return self._tolerate(error)
+        self._failures, self._trouble = 0, None
         return pause_s
 
-    async def _serve(self, is_draining: anyio.Event) -> float:
-        thread = self.watch.thread
-        live, unsettled = await self._ledger.ask(
-            lambda journal: (journal.lane(thread), journal.unsettled(thread))
-        )
-        pause_s = await self._settling.settle(unsettled)
-        head = next((found for found in live if not found.standing.parked), None)
-        for parked in (found for found in live if found.standing.parked):
-            pause_s = min(pause_s, await self._settling.look_for(parked))
-        if head is not None:
-            return min(pause_s, await self._serve_head(head, is_draining))
-        if self.is_kept and not self.watch.is_subscribed:
-            return min(pause_s, await self._keep())
-        return pause_s
+    def _tolerate(self, error: CodexdrvError) -> float:
+        self._failures += 1
+        if self._trouble != str(error):
+            # One line a reason, not one a try.
+            self._trouble = str(error)
+            log.warning("lane.held_up", thread_id=self.watch.thread, error=self._trouble)
+        return delay_s(self._failures, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
 
     async def _serve_head(self, head: Delivery, is_draining: anyio.Event) -> float:
         match duty(head.standing.phase, is_open=self._dispatching.is_open(head.standing)):

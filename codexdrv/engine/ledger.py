@@ -69,6 +69,13 @@ OUTCOMES = {
     TurnStatus.INTERRUPTED: Outcome.INTERRUPTED,
 }
 
+LINK_LOST = News(
+    Fact.IN_DOUBT,
+    "link_lost",
+    "the connection or the supervisor ended while the request was open",
+)
+"""What is on its way on a connection that is no more."""
+
 _CAN_SURFACE = frozenset(Phase) - {Phase.SURFACED}
 """A row whose phase is not known at all is left alone."""
 
@@ -150,6 +157,16 @@ class Ledger:
                 revision=revision,
             )
         )
+
+    async def doubt_pending(self) -> None:
+        """Say of all that is on its way that its connection has ended: nobody can tell any more.
+
+        Raises:
+            JournalError: it stays `pending`; the next lane of its thread finds it and says so.
+            LifeEnded: another supervisor has taken over.
+        """
+        for found in await self.ask(Journal.pending):
+            await self.record(found.order.id, LINK_LOST, revision=found.standing.revision)
 
     async def ask(self, question: Callable[[Journal], Result]) -> Result:
         """Read from the journal, in its thread."""

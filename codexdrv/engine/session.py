@@ -43,8 +43,6 @@ class Session:
         self.peer = peer
         #: What the server said of itself; set once it was greeted.
         self.greeting = Greeting("", None)
-        #: When the last answer came, by anyio's clock.
-        self.answered_at = anyio.current_time()
         self._channel = channel
         self._on_event = on_event
         self._rpc = Rpc(channel, self._hear)
@@ -81,13 +79,13 @@ class Session:
 
     async def call(self, call: Call, *, on_answer: OnAnswer | None = None) -> object:
         """Send a request and wait for its result; see `Rpc.call`."""
-        try:
-            result: object = await self._rpc.call(call, on_answer=on_answer)
-        except Refused:
-            self.answered_at = anyio.current_time()
-            raise
-        self.answered_at = anyio.current_time()
+        result: object = await self._rpc.call(call, on_answer=on_answer)
         return result
+
+    @property
+    def silent_s(self) -> float:
+        """How long nothing has come, not even the answer to a ping; seconds."""
+        return anyio.current_time() - self._channel.last_received_at
 
     async def wait_until_quiet(self) -> None:
         """Wait until every request that was sent has its answer, or none can come any more."""
@@ -105,9 +103,8 @@ class Session:
     async def _keep_alive(self, pace: Pace) -> None:
         while True:
             await anyio.sleep(pace.ping_interval_s)
-            silent_s = anyio.current_time() - self._channel.last_received_at
-            if silent_s > pace.silence_s:
-                raise LinkLost(f"The server has said nothing for {silent_s:.0f} s.")
+            if self.silent_s > pace.silence_s:
+                raise LinkLost(f"The server has said nothing for {self.silent_s:.0f} s.")
             self._channel.ping()
 
     def _hear(self, message: Message) -> None:

@@ -8,7 +8,7 @@ import math
 import anyio
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
-from codexdrv.engine.ledger import Echo, Ending, Ledger
+from codexdrv.engine.ledger import LINK_LOST, Echo, Ending, Ledger
 from codexdrv.engine.record import RecordReading, search_record
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import DeliveryId
@@ -110,9 +110,7 @@ class Settling:
         """Look for an input that may have arrived; found, it is surfaced, else stays in doubt."""
         order, standing = doubtful
         if standing.phase is Phase.PENDING:
-            why = "the connection or the supervisor ended while the request was open"
-            news = News(Fact.IN_DOUBT, "link_lost", why)
-            await self._ledger.record(order.id, news, revision=standing.revision)
+            await self._ledger.record(order.id, LINK_LOST, revision=standing.revision)
         wait_s = self._looks.get(order.id, (0, 0.0))[1] - anyio.current_time()
         if wait_s > 0:
             return wait_s

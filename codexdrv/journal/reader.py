@@ -56,18 +56,24 @@ class JournalReader:
         where, values = ("", ()) if phase is None else ("WHERE phase = ?", (phase,))
         yield from self._walk(f"{where} ORDER BY admitted_at_ms, thread, seq", values)
 
-    def heads(self) -> list[Delivery]:
-        """Load the oldest live delivery of each thread that is not parked."""
+    def lane(self, thread: ThreadId) -> list[Delivery]:
+        """Load what a thread's lane looks at: its parked deliveries and, behind them, its head.
+
+        The head is the oldest live delivery that is not parked; the texts of those behind it are
+        not needed yet, and may be large.
+        """
+        head = f"SELECT min(seq) FROM deliveries WHERE {LIVE} AND thread = ? AND parked = 0"
         return list(
             self._walk(
-                f"WHERE (thread, seq) IN (SELECT thread, min(seq) FROM deliveries"
-                f" WHERE {LIVE} AND parked = 0 GROUP BY thread) AND {LIVE}"
+                f"WHERE {LIVE} AND thread = ? AND (parked = 1 OR seq = ({head}))"
+                " ORDER BY parked DESC, seq",
+                (thread, thread),
             )
         )
 
-    def lane(self, thread: ThreadId) -> list[Delivery]:
-        """Load a thread's live deliveries, oldest first."""
-        return list(self._walk(f"WHERE {LIVE} AND thread = ? ORDER BY seq", (thread,)))
+    def pending(self) -> list[Delivery]:
+        """Load every delivery that is on its way; one a thread at most."""
+        return list(self._walk(f"WHERE {LIVE} AND phase = 'pending' ORDER BY thread, seq"))
 
     def unsettled(self, thread: ThreadId) -> list[Delivery]:
         """Load a thread's surfaced deliveries that are not read back, or whose turn runs."""

@@ -79,6 +79,7 @@ TABLE = (
     Row(Meaning.NOT_LOADED, -32600, r"^thread not found: "),
     Row(Meaning.UNKNOWN_THREAD, -32600, r"^thread not loaded: "),
     Row(Meaning.NO_ROLLOUT, -32600, r"^no rollout found for thread id "),
+    Row(Meaning.NO_ROLLOUT, -32600, r"^thread \S+ is not materialized yet"),
     Row(Meaning.NOT_SUPPORTED, -32600, r"^Invalid request: unknown variant "),
     Row(Meaning.NOT_SUPPORTED, -32601, r""),
 )

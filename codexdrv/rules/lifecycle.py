@@ -151,6 +151,9 @@ def _with_move(standing: Standing, phase: Phase, news: News) -> Standing:
         case _ if phase is not standing.phase:
             changes["turn"] = news.turn or standing.turn
             changes["outcome"] = _OUTCOMES.get(phase, Outcome.RECEIVED)
+            if news.fact is Fact.RESOLVED_SURFACED:
+                # No turn is known, so none can be waited for.
+                changes["outcome"] = None
             changes["parked"] = standing.parked and phase is Phase.UNCERTAIN
             # The lane went on without it, so whatever becomes of it comes out of order.
             changes["out_of_order"] = standing.out_of_order or standing.parked
@@ -165,8 +168,11 @@ def is_live(phase: str) -> bool:
 
 
 def is_settled(standing: Standing) -> bool:
-    """Say whether nothing more can be expected of a delivery."""
-    if standing.phase is Phase.SURFACED:
+    """Say whether nothing more can be expected of a delivery.
+
+    An operator's word is the end of it: no turn is known that could be read back.
+    """
+    if standing.phase is Phase.SURFACED and standing.outcome is not None:
         return standing.stored and standing.outcome is not Outcome.RUNNING
     return standing.phase in TERMINAL
 

@@ -8,6 +8,7 @@ import pytest
 
 from codexdrv.demo.server import find_codex
 from tests.acceptance.kit import Rig
+from tests.acceptance.machine import Machine
 
 
 TIMEOUT_S = 60
@@ -31,3 +32,10 @@ def rig(tmp_path: Path, codex: str) -> Iterator[Rig]:
     """A server and a model of the test's own, both up."""
     with Rig(tmp_path, binary=codex) as rig:
         yield rig
+
+
+@pytest.fixture
+def machine(rig: Rig) -> Iterator[Machine]:
+    """A state directory and a configuration for the rig; no supervisor runs yet."""
+    with Machine(rig) as machine:
+        yield machine

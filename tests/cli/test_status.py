@@ -86,7 +86,7 @@ def test_a_machine_that_is_up_shows_its_server_and_its_threads(desk):
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[1:] == [
         "supervisor  up, pid 77, life 3, since 2027-01-15T08:00:00.000Z",
-        "server      codex/0.163.0, pid 4242, generation 2, last answer 1 s ago",
+        "server      codex/0.163.0, pid 4242, generation 2, last heard 1 s ago",
         f"thread      {THREAD}: active, subscribed, turn {TURN}",
         "deliveries  none is live",
         "healthy",

@@ -66,6 +66,11 @@ SENTENCES = [
     (-32600, f"thread not found: {THREAD}", Understood(Meaning.NOT_LOADED)),
     (-32600, f"thread not loaded: {THREAD}", Understood(Meaning.UNKNOWN_THREAD)),
     (-32600, f"no rollout found for thread id {THREAD}", Understood(Meaning.NO_ROLLOUT)),
+    (
+        -32600,
+        f"thread {THREAD} is not materialized yet; includeTurns is unavailable",
+        Understood(Meaning.NO_ROLLOUT),
+    ),
     (-32601, "list_turns is not supported yet", Understood(Meaning.NOT_SUPPORTED)),
     (-32601, "thread/items/list is not supported yet", Understood(Meaning.NOT_SUPPORTED)),
     (

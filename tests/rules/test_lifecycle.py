@@ -325,8 +325,14 @@ def test_surfaced_never_leaves_and_stored_and_ends_are_of_it_only(story):
     for _, standing in story:
         is_surfaced = standing.phase is Phase.SURFACED
         assert is_surfaced or not standing.stored
-        assert is_surfaced is (standing.outcome in {Outcome.RUNNING, *ENDINGS})
-        assert (standing.outcome is None) is (standing.phase in {Phase.FAILED, Phase.CANCELLED})
+        assert is_surfaced or standing.outcome not in {Outcome.RUNNING, *ENDINGS}
+        assert standing.outcome is None or standing.phase not in {Phase.FAILED, Phase.CANCELLED}
+
+
+def test_an_operators_word_that_it_surfaced_settles_it_without_a_turn():
+    standing = after(News(Fact.DISPATCHED, attempt=1, dispatch="{}"), News(Fact.RESOLVED_SURFACED))
+    assert (standing.phase, standing.outcome, standing.turn) == (Phase.SURFACED, None, None)
+    assert is_settled(standing)
 
 
 @STEADY

@@ -1,0 +1,217 @@
+"""codexdrv on a rig, as its users run it: a configuration, real supervisors, real commands.
+
+Waiting looks into the journal from this process; what was said in a thread is for `Truth` and the
+model to tell.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+import codexdrv
+from codexdrv.ids import DeliveryId
+from codexdrv.journal.journal import Journal
+from codexdrv.journal.rows import RecordedFact
+from codexdrv.rules.lifecycle import Standing
+from codexdrv.snapshot import load_snapshot
+from tests.acceptance.kit import WAIT_S, Message, Rig
+
+
+POLL_S = 0.01
+"""A look at the journal or the status file costs much less."""
+
+CHECKOUT = Path(codexdrv.__file__).parents[1]
+
+
+class Ran(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def body(self) -> Message:
+        """The one JSON object on stdout."""
+        body: Message = json.loads(self.out)
+        return body
+
+    @property
+    def bodies(self) -> list[Message]:
+        """The JSON objects on stdout, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Machine:
+    """One state directory; its supervisor may be started, stopped and killed."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.state = rig.root / "state"
+        self.config = rig.root / "codexdrv.toml"
+        self.log = rig.root / "supervisor.log"
+        self.write_config()
+        self._journal = Journal(str(self.state))
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._supervisor is not None:
+            self.kill()
+        self._journal.close()
+
+    def write_config(self, **targets: str) -> None:
+        """Write the configuration; targets are NAME=THREAD."""
+        sections = {
+            "server": {"socket": self.rig.socket_path, "codex_home": self.rig.home},
+            "state": {"dir": self.state},
+            **{f"targets.{name}": {"thread": thread} for name, thread in targets.items()},
+        }
+        lines = []
+        for section, values in sections.items():
+            lines.append(f"[{section}]")
+            lines += [f"{key} = {json.dumps(str(value))}" for key, value in values.items()]
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        """Start a supervisor; on return it is connected to the server."""
+        assert self._supervisor is None, "a machine has one supervisor at a time"
+        with self.log.open("ab") as log:
+            self._supervisor = self._spawn(("supervise", "--verbose"), subprocess.DEVNULL, log)
+        self.wait_until_connected()
+
+    def wait_until_connected(self) -> None:
+        """Block until the supervisor is connected to the server that runs now."""
+        pid = self.rig.server.pid
+        _wait(lambda: self._server_pid() == pid, lambda: "a connection to the server")
+
+    def wait_until_disconnected(self) -> None:
+        """Block until the supervisor has seen the end of its connection."""
+        _wait(lambda: self._server_pid() is None, lambda: "the end of the connection")
+
+    def stop(self) -> int:
+        """End the supervisor with SIGTERM; return its exit code."""
+        supervisor = self._running()
+        supervisor.terminate()
+        code = supervisor.wait(WAIT_S)
+        self._supervisor = None
+        return code
+
+    def kill(self) -> None:
+        """End the supervisor with SIGKILL."""
+        supervisor = self._running()
+        supervisor.kill()
+        supervisor.wait()
+        self._supervisor = None
+
+    def run(self, *arguments: str, stdin: str = "") -> Ran:
+        """Run a command to its end."""
+        return self.run_together([arguments], stdin=stdin)[0]
+
+    def run_together(self, commands: Sequence[Sequence[str]], *, stdin: str = "") -> list[Ran]:
+        """Run commands at the same time, each to its end."""
+        pipe = subprocess.PIPE
+        children = [self._spawn(arguments, pipe, pipe) for arguments in commands]
+        return [_finish(child, stdin) for child in children]
+
+    def deliver(self, delivery: str, thread: str, text: str, *flags: str) -> Message:
+        """Deliver, from standard input; return what the command printed, which exits 0."""
+        named = ("--id", delivery, "--thread", thread, "--json", *flags)
+        done = self.run("deliver", *named, "-", stdin=text)
+        assert done.code == 0, done
+        return done.body
+
+    def status(self, delivery: str) -> Message:
+        """Say how a delivery stands, by the command."""
+        return self.run("status", delivery, "--json").body
+
+    def standing(self, delivery: str) -> Standing:
+        """Say how a delivery stands, by the journal."""
+        return self._journal.delivery(DeliveryId(delivery)).standing
+
+    def story(self, delivery: str) -> list[RecordedFact]:
+        """Read a delivery's facts."""
+        return self._journal.story(DeliveryId(delivery))
+
+    def routes(self, delivery: str) -> list[str]:
+        """Say how each attempt of a delivery was made: start or steer."""
+        attempts = [fact.news.dispatch for fact in self.story(delivery) if fact.news.dispatch]
+        return [json.loads(attempt)["route"] for attempt in attempts]
+
+    def wait_for(self, delivery: str, is_so: Callable[[Standing], bool]) -> Standing:
+        """Block until a delivery stands so, and return how."""
+
+        def is_so_now() -> bool:
+            if self._supervisor is not None:
+                self._assert_alive()
+            return is_so(self.standing(delivery))
+
+        _wait(is_so_now, lambda: f"{delivery}: {self.standing(delivery)}")
+        return self.standing(delivery)
+
+    def wait_for_phase(self, delivery: str, phase: str, *, reason: str = "") -> Standing:
+        """Block until a delivery is in a phase, for this reason if one is named."""
+        return self.wait_for(
+            delivery, lambda found: found.phase == phase and reason in {"", found.reason}
+        )
+
+    def wait_for_outcome(self, *deliveries: str, outcome: str = "completed") -> None:
+        """Block until deliveries are in the thread, read back, and their turns have ended so."""
+        for delivery in deliveries:
+            self.wait_for(delivery, lambda found: found.stored and found.outcome == outcome)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._supervisor is not None, "no supervisor runs"
+        return self._supervisor
+
+    def _server_pid(self) -> int | None:
+        """Ask the status file which server the supervisor is connected to."""
+        supervisor = self._assert_alive()
+        found = load_snapshot(str(self.state))
+        if found is None or found.body["pid"] != supervisor.pid:
+            return None
+        server = found.body["server"]
+        pid: int | None = server["pid"] if server["connected"] else None
+        return pid
+
+    def _assert_alive(self) -> subprocess.Popen[bytes]:
+        supervisor = self._running()
+        assert supervisor.poll() is None, f"the supervisor ended: {self.log.read_text()[-2000:]}"
+        return supervisor
+
+    def _spawn(
+        self, arguments: Sequence[str], stdout: int, stderr: int | IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "codexdrv", "--config", str(self.config), *arguments],
+            stdin=subprocess.PIPE if stdout == subprocess.PIPE else subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=self.rig.root,
+            # Nothing of the caller's: no configuration, no home.
+            env={"HOME": str(self.rig.root), "PYTHONPATH": str(CHECKOUT)},
+        )
+
+
+def _finish(child: subprocess.Popen[bytes], stdin: str) -> Ran:
+    with child:
+        try:
+            out, err = child.communicate(stdin.encode(), WAIT_S)
+        except BaseException:
+            child.kill()
+            raise
+    return Ran(child.returncode, out.decode(), err.decode())
+
+
+def _wait(is_so: Callable[[], bool], what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {WAIT_S} s: {what()}")
+        time.sleep(POLL_S)

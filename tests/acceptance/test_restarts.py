@@ -1,0 +1,244 @@
+"""Servers and supervisors end at the worst moments: nothing is lost, doubled or guessed."""
+
+import os
+import signal
+
+import pytest
+
+from codexdrv.demo.script import Hold, RunCommand
+from tests.acceptance.kit import WAIT_S, Message, Rig, Said, Truth
+from tests.acceptance.machine import Machine
+from tests.acceptance.scenes import FIRST, agreed, held_turn, used_thread
+
+
+ASK = "ask"
+
+
+def asking_turn(rig: Rig, truth: Truth, thread: str) -> Message:
+    """Start a turn that waits for an approval: a steer is answered, and no item until then."""
+    rig.model.script[ASK] = RunCommand("true", then="done")
+    truth.start_turn(thread, ASK, client_id="u1")
+    return truth.wait_for(
+        lambda message: message["method"] == "item/commandExecution/requestApproval"
+    )
+
+
+def restart_server(rig: Rig, machine: Machine) -> None:
+    rig.server.start()
+    machine.wait_until_connected()
+
+
+def test_messages_wait_while_the_server_drains(rig: Rig, machine: Machine):
+    rig.model.script["one"] = Hold("free")
+    truth = rig.truth()
+    thread, other = used_thread(rig, truth), used_thread(rig, truth)
+    machine.start()
+    machine.deliver("m1", thread, "one", "--wait", "surfaced")
+    rig.model.wait_for_prompt("one")
+    rig.server.terminate()
+    machine.deliver("m2", thread, "two")
+    machine.deliver("m3", thread, "three", "--when-busy", "wait")
+    machine.deliver("m4", other, "four")
+    machine.wait_for_phase("m2", "queued", reason="draining")
+    machine.wait_for_phase("m4", "queued", reason="draining")
+    assert machine.standing("m3").phase == "queued"
+    rig.model.release("one")
+    assert rig.server.wait(WAIT_S) == 0
+    restart_server(rig, machine)
+    # It may exit before it has told that the turn is completed; history knows.
+    machine.wait_for_outcome("m1", "m2", "m3", "m4")
+    assert agreed(rig, thread) == [
+        FIRST,
+        Said("m1", "one"),
+        Said("m2", "two"),
+        Said("m3", "three"),
+    ]
+    assert agreed(rig, other)[1:] == [Said("m4", "four")]
+
+
+def test_a_turn_that_the_server_took_with_it_is_not_replayed(rig: Rig, machine: Machine):
+    rig.model.script["one"] = Hold("never said")
+    thread = used_thread(rig, rig.truth())
+    machine.start()
+    machine.deliver("m1", thread, "one", "--wait", "surfaced")
+    rig.model.wait_for_prompt("one")
+    rig.server.kill()
+    machine.deliver("m2", thread, "two")
+    restart_server(rig, machine)
+    machine.wait_for_outcome("m1", outcome="interrupted")
+    machine.wait_for_outcome("m2")
+    assert agreed(rig, thread) == [FIRST, Said("m1", "one"), Said("m2", "two")]
+
+
+def test_a_new_life_goes_on_where_the_last_one_was_killed(rig: Rig, machine: Machine):
+    rig.model.script["two"] = Hold("free")
+    thread = used_thread(rig, rig.truth())
+    machine.start()
+    machine.deliver("m1", thread, "one", "--wait", "surfaced")
+    machine.deliver("m2", thread, "two", "--wait", "surfaced")
+    machine.kill()
+    alone = machine.deliver("m3", thread, "three")
+    assert (alone["phase"], alone["supervisor"]) == ("queued", "down")
+    rig.model.release("two")
+    machine.start()
+    machine.wait_for_outcome("m1", "m2", "m3")
+    machine.kill()
+    machine.start()
+    machine.deliver("m4", thread, "four", "--wait", "surfaced")
+    said = [Said("m1", "one"), Said("m2", "two"), Said("m3", "three"), Said("m4", "four")]
+    assert agreed(rig, thread) == [FIRST, *said]
+
+
+def lose_an_answered_steer(rig: Rig, machine: Machine) -> str:
+    """The server took m1 and died before it was in the thread."""
+    truth = rig.truth()
+    thread = truth.start_thread(rig.cwd, approval_policy="untrusted")
+    asking_turn(rig, truth, thread)
+    machine.start()
+    machine.deliver("m1", thread, "lost")
+    machine.wait_for("m1", lambda found: found.answered_turn is not None)
+    rig.server.kill()
+    return thread
+
+
+def lose_an_unanswered_steer(rig: Rig, machine: Machine) -> str:
+    """The request for m1 was written, and nobody ever read it."""
+    truth = rig.truth()
+    thread = truth.start_thread(rig.cwd)
+    rig.model.script |= {ASK: Hold("never said"), "known": Hold("never said")}
+    truth.start_turn(thread, ASK, client_id="u1")
+    rig.model.wait_for_prompt(ASK)
+    machine.start()
+    # Once it is subscribed and knows the turn, it steers without asking.
+    machine.deliver("m0", thread, "known", "--wait", "surfaced")
+    os.kill(rig.server.pid, signal.SIGSTOP)
+    machine.deliver("m1", thread, "lost")
+    machine.wait_for_phase("m1", "pending")
+    rig.server.kill()
+    return thread
+
+
+@pytest.mark.parametrize("lose", [lose_an_answered_steer, lose_an_unanswered_steer])
+def test_what_may_be_lost_holds_its_lane_until_an_operator_speaks(rig: Rig, machine: Machine, lose):
+    thread = lose(rig, machine)
+    machine.deliver("m2", thread, "behind")
+    restart_server(rig, machine)
+    machine.wait_for_phase("m1", "uncertain")
+    other = rig.truth().start_thread(rig.cwd)
+    machine.deliver("m3", other, "elsewhere", "--wait", "surfaced")
+
+    # Visible, and in nobody's thread.
+    (shown,) = machine.run("list", "--phase", "uncertain", "--json").bodies
+    assert (shown["id"], shown["reason"], shown["outcome"]) == ("m1", "link_lost", "received")
+    assert machine.run("list", "--phase", "queued", "--json").body["id"] == "m2"
+    assert "m1 is in doubt" in machine.run("status", "m1").out
+    assert machine.run("status", "--json").body["live"] == {"uncertain": 1, "queued": 1}
+    assert machine.run("cancel", "m1").code == 1
+
+    # A new life does not guess either.
+    machine.kill()
+    machine.start()
+    machine.deliver("m4", other, "elsewhere again", "--wait", "surfaced")
+    assert (machine.standing("m1").phase, machine.standing("m1").attempts) == ("uncertain", 1)
+    assert "lost" not in [text for _, text in agreed(rig, thread)]
+
+    said = machine.run("resolve", "m1", "--as", "absent", "--why", "I looked", "--json")
+    assert (said.code, said.body["phase"]) == (0, "queued")
+    machine.wait_for_outcome("m1", "m2")
+    assert agreed(rig, thread)[-2:] == [Said("m1", "lost"), Said("m2", "behind")]
+    assert machine.standing("m1").attempts == 2
+
+
+@pytest.mark.parametrize("word", ["surfaced", "failed"])
+def test_an_operators_word_frees_the_lane(rig: Rig, machine: Machine, word: str):
+    thread = lose_an_answered_steer(rig, machine)
+    machine.deliver("m2", thread, "behind")
+    restart_server(rig, machine)
+    machine.wait_for_phase("m1", "uncertain")
+    said = machine.run("resolve", "m1", "--as", word, "--why", "so I say", "--json")
+    assert (said.code, said.body["phase"], said.body["why"]) == (0, word, "so I say")
+    machine.wait_for_outcome("m2")
+    assert agreed(rig, thread) == [Said("u1", ASK), Said("m2", "behind")]
+
+
+def test_a_new_life_finds_what_the_last_one_had_sent(rig: Rig, machine: Machine):
+    truth = rig.truth()
+    thread = truth.start_thread(rig.cwd, approval_policy="untrusted")
+    request = asking_turn(rig, truth, thread)
+    machine.start()
+    machine.deliver("m1", thread, "also")
+    machine.wait_for("m1", lambda found: found.answered_turn is not None)
+    machine.kill()
+    machine.start()
+    machine.wait_for_phase("m1", "uncertain")
+    truth.answer(request, {"decision": "accept"})
+    machine.wait_for_outcome("m1")
+    assert machine.standing("m1").attempts == 1
+    assert agreed(rig, thread) == [Said("u1", ASK), Said("m1", "also")]
+
+
+def test_a_request_whose_sender_was_killed_is_found_or_stays_in_doubt(rig: Rig, machine: Machine):
+    truth = rig.truth()
+    thread = used_thread(rig, truth)
+    rig.model.script["one"] = Hold("free")
+    turn = held_turn(rig, truth, thread)
+    machine.start()
+    machine.deliver("m1", thread, "one", "--wait", "surfaced")
+    os.kill(rig.server.pid, signal.SIGSTOP)
+    machine.deliver("m2", thread, "two")
+    machine.wait_for_phase("m2", "pending")
+    machine.kill()
+    os.kill(rig.server.pid, signal.SIGCONT)
+    rig.model.release("one")
+    machine.start()
+    machine.wait_for("m2", lambda found: found.phase in {"surfaced", "uncertain"})
+    truth.wait_for_turn(turn)
+    found = agreed(rig, thread)[2:]  # without FIRST and BUSY
+    if Said("m2", "two") in found:
+        machine.wait_for_outcome("m2")
+    assert found in ([Said("m1", "one")], [Said("m1", "one"), Said("m2", "two")])
+    assert machine.standing("m2").attempts == 1
+
+
+def test_a_steer_that_its_turn_did_not_take_is_in_doubt(rig: Rig, machine: Machine):
+    truth = rig.truth()
+    thread = truth.start_thread(rig.cwd, approval_policy="untrusted")
+    asking_turn(rig, truth, thread)
+    machine.start()
+    machine.deliver("m1", thread, "also")
+    machine.wait_for("m1", lambda found: found.answered_turn is not None)
+    truth.call("turn/interrupt", threadId=thread, turnId=machine.standing("m1").answered_turn)
+    machine.wait_for_phase("m1", "uncertain", reason="turn_ended")
+    assert agreed(rig, thread) == [Said("u1", ASK)]
+    machine.run("resolve", "m1", "--as", "absent", "--why", "I looked")
+    machine.wait_for_outcome("m1")
+    assert agreed(rig, thread) == [Said("u1", ASK), Said("m1", "also")]
+
+
+@pytest.mark.parametrize("sign", ["pending", "prompt", "surfaced"])
+def test_a_kill_of_the_server_at_any_moment_doubles_nothing(rig: Rig, machine: Machine, sign: str):
+    thread = used_thread(rig, rig.truth())
+    machine.start()
+    machine.deliver("m1", thread, "one", "--wait", "surfaced")
+    machine.wait_for_outcome("m1")
+    machine.deliver("m2", thread, "two")
+    if sign == "prompt":
+        rig.model.wait_for_prompt("two")
+    else:
+        machine.wait_for("m2", lambda found: found.phase in {sign, "surfaced"})
+    rig.server.kill()
+    restart_server(rig, machine)
+    standing = machine.wait_for("m2", lambda found: found.phase in {"surfaced", "uncertain"})
+    truth = rig.truth()
+    truth.resume(thread)
+    is_there = Said("m2", "two") in truth.history(thread)
+    if is_there:
+        machine.wait_for_phase("m2", "surfaced")
+    else:
+        assert standing.phase == "uncertain"
+        machine.run("resolve", "m2", "--as", "absent", "--why", "I looked")
+    machine.deliver("m3", thread, "three")
+    machine.wait_for_outcome("m3")
+    said = [FIRST, Said("m1", "one"), Said("m2", "two"), Said("m3", "three")]
+    assert truth.history(thread) == said
+    assert rig.rollout(thread) == said
