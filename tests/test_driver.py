@@ -276,6 +276,29 @@ async def test_a_request_that_is_open_at_the_end_is_in_doubt_before_we_are_gone(
         assert (rig.standing().phase, rig.standing().reason) == (Phase.UNCERTAIN, "link_lost")
 
 
+async def test_what_was_answered_is_in_doubt_as_soon_as_its_connection_has_ended(rig):
+    rig.admit(rig.server.add_thread())
+    rig.server.twist("turn/start", is_carried_out=False)
+    async with rig.driving():
+        async with rig.listening():
+            await until(lambda: rig.standing().answered_turn is not None)
+        await until(lambda: rig.standing().phase is Phase.UNCERTAIN)
+        assert not rig.driver.link().is_connected
+
+
+async def test_what_an_earlier_life_left_on_its_way_is_in_doubt_without_a_server(rig):
+    rig.admit(rig.server.add_thread())
+    rig.server.twist("turn/start", is_carried_out=False)
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.standing().answered_turn is not None)
+        rig.journal._database.execute("PRAGMA query_only = ON")  # as if killed
+    assert rig.standing().phase is Phase.PENDING
+    rig.journal._database.execute("PRAGMA query_only = OFF")
+    rig.begin_life()
+    async with rig.driving():
+        await until(lambda: rig.standing().phase is Phase.UNCERTAIN)
+
+
 async def test_the_end_does_not_wait_for_a_journal_that_cannot_be_written(rig):
     rig.admit(rig.server.add_thread())
     rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)

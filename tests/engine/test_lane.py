@@ -474,3 +474,18 @@ async def test_leaving_a_thread_needs_no_answer(bench, thread):
         bench.serving(generation, thread, on_end=ended.append),
     ):
         await until(lambda: bool(ended))
+
+
+async def test_what_cannot_be_read_back_does_not_keep_the_next_message_back(bench, thread):
+    bench.admit("m1", thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+        await until_settled(bench, "m1")
+        bench.journal._database.execute("UPDATE deliveries SET stored = 0 WHERE id = 'm1'")
+        thread.path.unlink()
+        for _ in range(50):
+            bench.server.refuse("thread/items/list", UNHEARD_OF)
+        bench.admit("m2", thread=thread)
+        lane.hurry()
+        await bench.until_phase(Phase.SURFACED, "m2")
+        assert not bench.standing("m1").stored
+    assert ids(thread) == ["m1", "m2"]

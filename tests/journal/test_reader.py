@@ -146,3 +146,9 @@ def test_a_closed_journal_answers_nobody(directory):
         journal.admit(make_order())
     with pytest.raises(JournalUnusable):
         journal.delivery(make_order().id)
+
+
+def test_what_is_on_its_way_can_be_asked_for(journal):
+    for phase in Phase:
+        admit_in(journal, phase, f"m-{phase}")
+    assert names(journal.pending()) == ["m-pending"]
