@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types demo wheel-test check clean
+.PHONY: help venv test states lint types demo wheel-test check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +32,9 @@ lint: $(STAMP) ## Check format and style
 
 types: $(STAMP) ## Check the types
 	@$(BIN)/mypy
+
+states: $(STAMP) ## Render docs/states.md from the decision tables
+	@$(BIN)/python docs/render_states.py
 
 demo: $(STAMP) ## Run the demo: a real server, a scripted model
 	@$(BIN)/codexdrv demo

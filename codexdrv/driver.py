@@ -19,6 +19,7 @@ from codexdrv.errors import CodexdrvError, JournalError, LinkError, PeerError
 from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import Event
+from codexdrv.protocol.versions import server_version
 from codexdrv.rules.backoff import CONNECT_DELAY_S_FIRST, CONNECT_DELAY_S_MAX, delay_s
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.unix import UnixLink, open_unix
@@ -39,6 +40,7 @@ class Link(NamedTuple):
     #: pid of the server, from the socket.
     server_pid: int | None
     user_agent: str | None
+    version: str | None
     codex_home: str | None
     #: Why there is none.
     problem: str | None
@@ -113,13 +115,14 @@ class Driver:
         """Say how the connection stands."""
         session = self._session
         if session is None or self._problem is not None:
-            return Link(False, self._generation, None, None, None, self._problem, None)
+            return Link(False, self._generation, None, None, None, None, self._problem, None)
         greeting = session.greeting
         return Link(
             True,
             self._generation,
             self._server_pid,
             greeting.user_agent,
+            server_version(greeting.user_agent),
             greeting.codex_home,
             None,
             session.silent_s,
@@ -202,7 +205,7 @@ class Driver:
         log.info(
             "generation.started",
             generation=session.generation,
-            server=session.greeting.user_agent,
+            server=server_version(session.greeting.user_agent),
             server_pid=self._server_pid,
         )
         async with anyio.create_task_group() as lanes:

@@ -124,6 +124,7 @@ async def test_what_was_admitted_before_is_delivered_when_the_connection_stands(
         link = rig.driver.link()
         assert (link.is_connected, link.generation, link.problem) == (True, 1, None)
         assert link.user_agent == "codexdrv/0.171.0 (fake)"
+        assert link.version == "0.171.0"
         assert set(rig.driver.threads()) == {thread.id}
     assert thread.messages[1:] == [("m1", "hello")]
 

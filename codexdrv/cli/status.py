@@ -145,7 +145,7 @@ def _machine_lines(
         lines.append(f"supervisor  up, pid {body['pid']}, life {body['life']}, since {since}")
         if server["connected"]:
             lines.append(
-                f"server      {server['user_agent']}, pid {server['pid']},"
+                f"server      codex {server['version'] or 'unknown'}, pid {server['pid']},"
                 f" generation {server['generation']}, last heard {server['silent_s']:.0f} s ago"
             )
         else:

@@ -20,7 +20,8 @@ CONNECTED = {
     "connected": True,
     "generation": 2,
     "pid": 4242,
-    "user_agent": "codex/0.163.0",
+    "version": "0.163.0",
+    "user_agent": "codex/0.163.0 (Linux)",
     "codex_home": "/home/me/.codex",
     "problem": None,
     "silent_s": 1.4,
@@ -29,6 +30,7 @@ ALONE = {
     "connected": False,
     "generation": 2,
     "pid": None,
+    "version": None,
     "user_agent": None,
     "codex_home": None,
     "problem": "nothing listens on /x.sock",
@@ -86,7 +88,7 @@ def test_a_machine_that_is_up_shows_its_server_and_its_threads(desk):
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[1:] == [
         "supervisor  up, pid 77, life 3, since 2027-01-15T08:00:00.000Z",
-        "server      codex/0.163.0, pid 4242, generation 2, last heard 1 s ago",
+        "server      codex 0.163.0, pid 4242, generation 2, last heard 1 s ago",
         f"thread      {THREAD}: active, subscribed, turn {TURN}",
         "deliveries  none is live",
         "healthy",

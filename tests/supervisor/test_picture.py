@@ -74,6 +74,7 @@ def test_a_life_without_a_server_says_why(driver):
             "connected": False,
             "generation": 0,
             "pid": None,
+            "version": None,
             "user_agent": None,
             "codex_home": None,
             "problem": "not connected yet",
