@@ -1,7 +1,5 @@
 """Put the input at the head of a lane into its thread: write ahead, send, note what came of it."""
 
-import itertools
-
 import anyio
 import structlog
 
@@ -13,7 +11,7 @@ from codexdrv.errors import CodexdrvError, LinkError, MalformedMessage, Refused
 from codexdrv.ids import TurnId
 from codexdrv.journal.dispatch import Dispatch, Mark, Step, encode_dispatch
 from codexdrv.protocol.methods import Call, read_started_turn, start_turn, steer_turn
-from codexdrv.protocol.refusals import read_refusal
+from codexdrv.protocol.refusals import Meaning, read_refusal
 from codexdrv.rules.answers import read_answer
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
 from codexdrv.rules.lifecycle import Delivery, News, Standing
@@ -32,7 +30,6 @@ class Dispatching:
         self._watch = watch
         self._ledger = ledger
         self._began_ms = began_ms
-        self._numbers = itertools.count(1)
         self._looked_up: set[str] = set()
         self._holds = 0
         self._not_before = 0.0
@@ -146,7 +143,7 @@ class Dispatching:
         if understood is None or not self._watch.learn(understood, steered):
             self._pause()
             return None
-        is_quiet = understood.meaning == "no_active_turn" and self._watch.state.turn is None
+        is_quiet = understood.meaning is Meaning.NO_ACTIVE_TURN and self._watch.state.turn is None
         return written, attempt._replace(sends=attempt.sends + 1, is_proved_quiet=is_quiet)
 
     async def _write_ahead(
@@ -161,7 +158,7 @@ class Dispatching:
             steered=steered,
             life=ledger.life,
             generation=session.generation,
-            number=next(self._numbers),
+            number=head.standing.revision + 1,
             peer=session.peer,
             mark=Mark(watch.newest, path, size),
             trail=tuple(self._trail),

@@ -56,7 +56,7 @@ class Attempted(NamedTuple):
     """What became of one request; late ones count as long as no other attempt has begun."""
 
     delivery: DeliveryId
-    #: (life, generation, number) of the dispatch.
+    #: (life, generation, revision) of the dispatch.
     key: tuple[int, int, int]
     news: News
 

@@ -35,7 +35,7 @@ class Dispatch(NamedTuple):
     steered: TurnId | None
     life: int
     generation: int
-    #: Of this generation: which of its dispatches this is.
+    #: The revision that the fact of this dispatch has: no two of a delivery are alike.
     number: int
     #: The server process: pid, start ticks, boot id; None where it is unknown.
     peer: tuple[int, int, str] | None
