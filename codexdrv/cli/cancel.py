@@ -16,7 +16,8 @@ examples:
   codexdrv cancel 0199…
   codexdrv cancel mail/4711 --json
 
-Exit 0: it is cancelled, and will not be sent. Exit 1: too late, with what it is instead.
+Exit 0: it is cancelled, and will not be sent. Exit 1: too late, and what it is
+instead.
 """
 
 
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     is_up = rings(config)
     if too_late is not None:
         raise NotCancellable(
-            f"{delivery_sentence(delivery)[:-1]}: {too_late}.",
+            f"{delivery_sentence(delivery)} {too_late.capitalize()}.",
             hint=f"`codexdrv status {args.id} --explain` tells its story.",
         )
     if args.json:

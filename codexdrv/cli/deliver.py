@@ -37,8 +37,8 @@ examples:
   git log -1 | codexdrv deliver --thread 0199… --wait surfaced --json -
   codexdrv deliver --thread 0199… -- "--starts with a dash"
 
-The same id with the same message is a duplicate: exit 0, and nothing is sent twice.
-When it exits 0 the message is on disk; the supervisor does the rest.
+When it exits 0 the message is on disk; the supervisor does the rest. The same
+id with the same message is a duplicate: exit 0, and nothing is sent twice.
 """
 
 
@@ -47,7 +47,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--target", metavar="NAME", help="a thread named in the configuration")
-    where.add_argument("--thread", metavar="ID", help="any thread of the server")
+    where.add_argument(
+        "--thread",
+        metavar="ID",
+        help="any thread of the server, by its id; `codexdrv threads` lists them",
+    )
     parser.add_argument("--id", metavar="ID", help="your id of the message; default: a new UUIDv7")
     parser.add_argument("--source", metavar="NAME", help="the bridge: the id becomes NAME/ID")
     parser.add_argument(
@@ -104,7 +108,7 @@ def _ring_and_wait(
     is_up = rings(config)
     if not is_up and is_live(admission.delivery.standing.phase):
         print(
-            "codexdrv: no supervisor is running, the message waits on disk.\n"
+            "codexdrv: no supervisor is running; the message waits on disk.\n"
             "  Start one with `codexdrv supervise`.",
             file=sys.stderr,
         )
@@ -118,7 +122,11 @@ def _ring_and_wait(
         found = found._replace(standing=standing)
     _print(admission._replace(delivery=found), is_up=rings(config), as_json=args.json)
     if verdict.why is not None:
-        print(f"codexdrv: {verdict.why}.", file=sys.stderr)
+        print(
+            f"codexdrv: {verdict.why}.\n"
+            f"  `codexdrv status {found.order.id} --explain` tells its story.",
+            file=sys.stderr,
+        )
     return verdict.code
 
 
@@ -200,7 +208,7 @@ def _read_text(args: argparse.Namespace) -> str:
 def _too_long(size: str) -> BadInput:
     return BadInput(
         f"The message has {size}; {TEXT_SCALARS_MAX:,} characters are the most.",
-        hint="Put it into a file and deliver the file's name.",
+        hint="Leave it in a file, and deliver a message that names the file.",
     )
 
 

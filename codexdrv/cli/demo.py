@@ -17,8 +17,9 @@ examples:
   codexdrv demo
   codexdrv demo --keep      leave the files, and say how to look at them
 
-It needs no account and no network: the server is the one of the extra `codex`, the model is a
-script on loopback. It touches nothing outside its own temporary directory.
+It needs no account and no network: the server is the one of the extra `codex`,
+the model is a script on loopback. It touches nothing outside its own temporary
+directory.
 """
 
 

@@ -21,7 +21,10 @@ examples:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.epilog = EPILOG
-    parser.add_argument("--phase", choices=[str(phase) for phase in Phase], help="only these")
+    phases = [str(phase) for phase in Phase]
+    parser.add_argument(
+        "--phase", choices=phases, metavar="PHASE", help=f"only these: {', '.join(phases)}"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
 

@@ -32,19 +32,24 @@ COMMANDS = (
     Command("demo", "see it work: a real server, a scripted model, four messages", "demo"),
 )
 
+CONFIG_HELP = (
+    "configuration file; default: $CODEXDRV_CONFIG, else ~/.config/codexdrv/config.toml, if any"
+)
+
 HELP_COLUMNS = 100
 """Longer lines are hard to read, however wide the terminal."""
 
 EPILOG = """\
 examples:
-  codexdrv supervise                        run the dispatcher (one a machine)
-  codexdrv deliver --thread ID "Hello"      durable when it exits 0
-  codexdrv status ID --explain              where it stands, and why, fact by fact
-  codexdrv demo                             the whole thing in half a minute
+  codexdrv demo                          see it work, in a few seconds
+  codexdrv supervise                     run the dispatcher
+  codexdrv threads                       find the id of a thread
+  codexdrv deliver --thread ID "Hello"   on disk when it exits 0
+  codexdrv status ID --explain           where it stands, and why, fact by fact
 
-exit codes: 0 done; 1 failed or unhealthy; 2 usage; 3 in doubt or timed out; 65 bad input;
-66 not found; 69 no server, supervisor or codex; 73 journal; 75 try later; 78 configuration;
-130 interrupted
+exit codes: 0 done; 1 failed or unhealthy; 2 usage; 3 in doubt or timed out;
+65 bad input or a conflict; 66 not found; 69 no server or codex binary;
+73 journal; 75 try later; 78 configuration; 130 interrupted
 """
 
 
@@ -121,7 +126,7 @@ def _make_parser(named: str | None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"codexdrv {__version__}")
-    parser.add_argument("--config", metavar="PATH", help="configuration file")
+    parser.add_argument("--config", metavar="PATH", help=CONFIG_HELP)
     # With `prog` given, argparse does not format a usage to find it out: 3 ms.
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, prog="codexdrv"
@@ -134,9 +139,7 @@ def _make_parser(named: str | None) -> argparse.ArgumentParser:
             formatter_class=_Help,
             allow_abbrev=False,
         )
-        sub.add_argument(
-            "--config", metavar="PATH", default=argparse.SUPPRESS, help="configuration file"
-        )
+        sub.add_argument("--config", metavar="PATH", default=argparse.SUPPRESS, help=CONFIG_HELP)
         # Only the command that runs is loaded: `deliver` must not pay for the others.
         if command.name == named:
             named_module(command.name).arguments(sub)

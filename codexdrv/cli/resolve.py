@@ -22,10 +22,12 @@ WORDS = {
 EPILOG = """\
 examples:
   codexdrv resolve 0199… --as surfaced --why "I see it in the thread"
-  codexdrv resolve 0199… --as absent --why "the thread lacks it"     it is sent again
-  codexdrv resolve 0199… --as failed --why "no longer wanted"        it is never sent
+  codexdrv resolve 0199… --as absent --why "the thread lacks it"
+  codexdrv resolve 0199… --as failed --why "no longer wanted"
 
-Nothing checks your word. --force sends again what had failed or was cancelled.
+surfaced: it is in the thread. absent: it is not, so it is sent again. failed:
+it is given up, and not sent. Nothing checks your word: look into the thread
+first.
 """
 
 
@@ -37,7 +39,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--as", dest="word", choices=sorted(WORDS), required=True, help="what you know of it"
     )
     parser.add_argument("--why", metavar="TEXT", required=True, help="how you know; it is kept")
-    parser.add_argument("--force", action="store_true", help="also what has ended")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --as absent: send what had failed or was cancelled, after all",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -42,9 +42,10 @@ def delivery_object(
 def delivery_sentence(delivery: Delivery) -> str:
     """Say where a delivery stands."""
     order, standing = delivery
-    where = f"{order.id} is {_PHASES.get(standing.phase, standing.phase)}"
+    where = f"{order.id} {_PHASES.get(standing.phase, f'is {standing.phase}')}"
     if standing.phase is not Phase.SURFACED or standing.turn is None:
-        return f"{where}: {standing.why}." if standing.why else f"{where}."
+        by = "an operator says: " if standing.reason == "operator" else ""
+        return f"{where}: {by}{standing.why}." if standing.why else f"{where}."
     stored = "and stored" if standing.stored else "but not yet read back"
     ended = "runs" if standing.outcome is Outcome.RUNNING else f"is {standing.outcome}"
     return f"{where} {stored}: turn {standing.turn}, which {ended}."
@@ -68,10 +69,10 @@ def rings(config: Config) -> bool:
 
 
 _PHASES = {
-    Phase.QUEUED: "queued",
-    Phase.PENDING: "on its way",
-    Phase.UNCERTAIN: "in doubt",
-    Phase.SURFACED: "in the thread",
-    Phase.FAILED: "refused for good",
-    Phase.CANCELLED: "cancelled",
+    Phase.QUEUED: "is queued",
+    Phase.PENDING: "is on its way",
+    Phase.UNCERTAIN: "is in doubt",
+    Phase.SURFACED: "is in the thread",
+    Phase.FAILED: "has failed",
+    Phase.CANCELLED: "is cancelled",
 }

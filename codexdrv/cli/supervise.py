@@ -16,9 +16,11 @@ examples:
   codexdrv supervise
   codexdrv --config ./codexdrv.toml supervise --verbose
 
-It attaches to a running `codex app-server` (default: Codex's own control socket), comes back
-when the server does, and never stops a server that it does not own. SIGTERM or Ctrl-C stops it
-in good order; a second one at once. Logs go to stderr, as JSON unless that is a terminal.
+It attaches to a running `codex app-server`, by default on Codex's own control
+socket (`codex app-server --listen unix://` listens there), comes back when the
+server does, and never stops a server. SIGTERM or Ctrl-C stops it in good order;
+a second one at once. Logs go to stderr, as JSON unless that is a terminal. One
+supervisor serves a state directory.
 """
 
 

@@ -28,7 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.epilog = EPILOG
     parser.add_argument(
-        "--limit", type=_count, default=PAGE, metavar="N", help=f"at most so many; default {PAGE}"
+        "--limit",
+        type=_count,
+        default=PAGE,
+        metavar="N",
+        help=f"at most so many, the newest; default {PAGE}",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
@@ -74,7 +78,6 @@ async def fetch_threads(session: Session, limit: int) -> list[ThreadView]:
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError("not a number of threads")
-    return count
+    if text.isdecimal() and int(text) >= 1:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")

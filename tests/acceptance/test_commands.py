@@ -2,11 +2,15 @@
 
 import time
 
+import pytest
+
 from codexdrv.demo.script import Hold
 from tests.acceptance.kit import Rig, Said
 from tests.acceptance.machine import Machine
 from tests.acceptance.scenes import BUSY, FIRST, agreed, held_turn, used_thread
 
+
+pytestmark = pytest.mark.one_version
 
 STOP_S_MAX = 4.0
 """It takes 0.1 s; answers that are open would get 5 s, and there are none."""

@@ -24,9 +24,9 @@ def test_what_was_not_sent_is_taken_back_also_twice(desk, phase):
 @pytest.mark.parametrize(
     ("phase", "said"),
     [
-        (Phase.PENDING, "m1 is on its way: it goes out: too late: it may be on its way."),
-        (Phase.UNCERTAIN, "m1 is in doubt: so it was: too late: it may be on its way."),
-        (Phase.FAILED, "m1 is refused for good: so it was: too late: it has ended."),
+        (Phase.PENDING, "m1 is on its way: it goes out. Too late: it may be on its way."),
+        (Phase.UNCERTAIN, "m1 is in doubt: so it was. Too late: it may be on its way."),
+        (Phase.FAILED, "m1 has failed: so it was. Too late: it has ended."),
     ],
 )
 def test_what_may_be_on_its_way_or_has_ended_stays_what_it_is(desk, phase, said):
@@ -44,7 +44,7 @@ def test_what_is_in_the_thread_cannot_be_taken_back(desk):
         admit_in(journal, Phase.SURFACED)
     ran = desk.run("cancel", "m1", "--json")
     assert (ran.code, ran.body["error"]["code"]) == (1, "too_late")
-    assert ran.sentence.endswith("too late: it has ended.")
+    assert ran.sentence.endswith(". Too late: it has ended.")
 
 
 def test_a_phase_that_we_do_not_know_is_too_late(desk):
@@ -52,7 +52,7 @@ def test_a_phase_that_we_do_not_know_is_too_late(desk):
         admit_in(journal, Phase.QUEUED)
         journal._database.execute("UPDATE deliveries SET phase = 'frozen'")
     ran = desk.run("cancel", "m1")
-    assert (ran.code, ran.sentence) == (1, "m1 is frozen: too late: it may be on its way.")
+    assert (ran.code, ran.sentence) == (1, "m1 is frozen. Too late: it may be on its way.")
 
 
 @pytest.mark.parametrize("name", ["nobody", "gr\udcfcn"])

@@ -127,7 +127,7 @@ def test_the_wish_for_a_busy_thread_is_the_callers_else_the_targets(desk, words,
 def test_a_supervisor_that_is_up_is_rung_and_one_that_is_down_is_spoken_of(desk):
     down = deliver(desk, "hello")
     assert down.code == 0
-    assert down.sentence == "no supervisor is running, the message waits on disk."
+    assert down.sentence == "no supervisor is running; the message waits on disk."
     ringer = desk.hang_up_bell()
     up = deliver(desk, "--json", "hello")
     assert (up.code, up.err, up.body["supervisor"]) == (0, "", "up")

@@ -44,8 +44,8 @@ def test_only_what_has_ended_has_to_be_forced():
 def test_what_was_given_up_and_is_wanted_after_all_is_queued_again(desk):
     with desk.journal() as journal:
         admit_in(journal, Phase.UNCERTAIN)
-    assert resolve(desk, "failed").out == "m1 is refused for good: I looked.\n"
-    assert resolve(desk, "absent", "--force").out == "m1 is queued: I looked.\n"
+    assert resolve(desk, "failed").out == "m1 has failed: an operator says: I looked.\n"
+    assert resolve(desk, "absent", "--force").out == "m1 is queued: an operator says: I looked.\n"
 
 
 def test_a_message_that_an_operator_saw_in_the_thread_is_surfaced_without_a_turn(desk):
@@ -53,7 +53,7 @@ def test_a_message_that_an_operator_saw_in_the_thread_is_surfaced_without_a_turn
         admit_in(journal, Phase.UNCERTAIN)
     body = resolve(desk, "surfaced", "--json").body
     assert (body["phase"], body["turn"], body["stored"]) == ("surfaced", None, False)
-    assert desk.run("status", "m1").out == "m1 is in the thread: I looked.\n"
+    assert desk.run("status", "m1").out == "m1 is in the thread: an operator says: I looked.\n"
 
 
 def test_an_error_is_an_object_too(desk):

@@ -210,7 +210,7 @@ def test_all_that_is_wrong_is_told(seen, is_up):
             Phase.SURFACED,
             f"m1 is in the thread but not yet read back: turn {TURN}, which runs.",
         ),
-        (Phase.FAILED, "m1 is refused for good: so it was."),
+        (Phase.FAILED, "m1 has failed: so it was."),
         (Phase.CANCELLED, "m1 is cancelled: so it was."),
     ],
 )
