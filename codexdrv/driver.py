@@ -260,7 +260,8 @@ class Driver:
         problem = str(error)
         if problem != self._problem:
             # One line a reason, not one a try.
-            log.warning("generation.ended", generation=self._generation, error=problem)
+            event = "generation.ended" if self._problem is None else "server.unreachable"
+            log.warning(event, generation=self._generation, error=problem)
         self._tell_change(problem)
 
     def _tell_change(self, problem: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 import orjson
@@ -19,7 +20,7 @@ def configure_logs(*, is_verbose: bool = False, stream: TextIO | None = None) ->
     ]
     if out.isatty():
         structlog.configure(
-            processors=[*shared, structlog.dev.ConsoleRenderer()],
+            processors=[*shared, structlog.dev.ConsoleRenderer(sort_keys=False)],
             wrapper_class=structlog.make_filtering_bound_logger(level),
             logger_factory=structlog.PrintLoggerFactory(out),
             cache_logger_on_first_use=True,
@@ -29,9 +30,16 @@ def configure_logs(*, is_verbose: bool = False, stream: TextIO | None = None) ->
         processors=[
             *shared,
             structlog.processors.format_exc_info,
+            _lead,
             structlog.processors.JSONRenderer(serializer=orjson.dumps),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.BytesLoggerFactory(out.buffer),
         cache_logger_on_first_use=True,
     )
+
+
+def _lead(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Put first what a person reads first; the fields follow as they were given."""
+    first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+    return first | dict(event)

@@ -19,6 +19,12 @@ class Snapshot(NamedTuple):
     written_at_ms: int
     body: dict[str, Any]
 
+    @property
+    def problem(self) -> str | None:
+        """Why the supervisor has no server; None: it has one."""
+        server = self.body.get("server")
+        return server.get("problem") if isinstance(server, dict) else None
+
     def is_stale(self, now_ms: int) -> bool:
         """Say whether it is too old to be believed."""
         return now_ms - self.written_at_ms > STALE_AFTER_MS

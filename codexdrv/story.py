@@ -12,9 +12,8 @@ def tell_story(delivery: Delivery, facts: list[RecordedFact]) -> list[str]:
     start = delivery.order.admitted_at_ms
     lines = [f"{utc(start)}  {_since(start, start)}  admitted: it is on disk"]
     for fact in facts:
-        by = "a command" if fact.life is None else f"life {fact.life}, generation {fact.generation}"
         lines += [
-            f"{utc(at_ms)}  {_since(at_ms, start)}  {told} ({by})"
+            f"{utc(at_ms)}  {_since(at_ms, start)}  {told} ({_writer(fact)})"
             for at_ms, told in _tell_steps(fact)
         ]
     return lines
@@ -48,6 +47,13 @@ def _tell_steps(fact: RecordedFact) -> list[tuple[int, str]]:
     trail = decode_dispatch(fact.news.dispatch).trail if fact.news.dispatch else ()
     steps = [(step.at_ms, f"decided to {step.action}: {step.why}") for step in trail]
     return [*steps, (fact.at_ms, tell_fact(fact))]
+
+
+def _writer(fact: RecordedFact) -> str:
+    if fact.life is None:
+        return "a command"
+    generation = f", generation {fact.generation}" if fact.generation is not None else ""
+    return f"life {fact.life}{generation}"
 
 
 def utc(unix_ms: int) -> str:

@@ -79,3 +79,10 @@ def test_a_terminal_gets_words(terminal):
     assert "life.begun" in said
     assert "/srv/state" in said
     assert not said.startswith("{")
+
+
+def test_a_line_begins_with_what_a_person_reads_first_and_keeps_the_order_of_its_fields(stream):
+    configure_logs(stream=stream)
+    structlog.get_logger().info("delivery.recorded", delivery_id="m1", phase="queued", after_ms=3)
+    (line,) = lines(stream)
+    assert list(line) == ["timestamp", "level", "event", "delivery_id", "phase", "after_ms"]

@@ -4,7 +4,7 @@ import argparse
 import json
 import time
 
-from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
+from codexdrv.cli.shapes import delivery_object, delivery_sentence, look_around
 from codexdrv.config import load_config
 from codexdrv.errors import ExitCode, NotCancellable
 from codexdrv.ids import name_delivery
@@ -35,14 +35,14 @@ def run(args: argparse.Namespace) -> ExitCode:
         delivery, too_late = journal.cancel(
             name_delivery(args.id), now_ms=time.time_ns() // 1_000_000
         )
-    is_up = rings(config)
+        scene = look_around(config, journal)
     if too_late is not None:
         raise NotCancellable(
-            f"{delivery_sentence(delivery)} {too_late.capitalize()}.",
+            f"{delivery_sentence(delivery, scene)} {too_late.capitalize()}.",
             hint=f"`codexdrv status {args.id} --explain` tells its story.",
         )
     if args.json:
-        print(json.dumps(delivery_object(delivery, is_up=is_up)))
+        print(json.dumps(delivery_object(delivery, scene)))
     else:
-        print(delivery_sentence(delivery))
+        print(delivery_sentence(delivery, scene))
     return ExitCode.OK

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
+from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
 from codexdrv.config import Config, load_config
 from codexdrv.errors import BadInput, ExitCode, NotFound
 from codexdrv.ids import mint_delivery_id, parse_delivery_id, parse_thread_id
@@ -86,6 +86,12 @@ def run(args: argparse.Namespace) -> ExitCode:
         problem = "no message: give TEXT, --file or -" if args.text is None else both
         print(f"codexdrv deliver: {problem}.\n  See `codexdrv deliver --help`.", file=sys.stderr)
         return ExitCode.USAGE
+    if args.timeout is not None and args.wait != "surfaced":
+        print(
+            "codexdrv deliver: --timeout is for --wait surfaced.\n  See `codexdrv deliver --help`.",
+            file=sys.stderr,
+        )
+        return ExitCode.USAGE
     config = load_config(args.config)
     order = _make_order(args, config)
     with Journal(config.state.directory) as journal:
@@ -93,7 +99,8 @@ def run(args: argparse.Namespace) -> ExitCode:
         try:
             return _ring_and_wait(journal, admission, args, config)
         except KeyboardInterrupt:
-            sentence = delivery_sentence(journal.delivery(order.id))
+            scene = look_around(config, journal)
+            sentence = delivery_sentence(journal.delivery(order.id), scene)
             print(
                 f"\ncodexdrv: stopped waiting; {sentence}\n"
                 f"  Take it back with `codexdrv cancel {order.id}`.",
@@ -105,22 +112,23 @@ def run(args: argparse.Namespace) -> ExitCode:
 def _ring_and_wait(
     journal: Journal, admission: Admission, args: argparse.Namespace, config: Config
 ) -> ExitCode:
-    is_up = rings(config)
-    if not is_up and is_live(admission.delivery.standing.phase):
+    scene = look_around(config, journal)
+    if not scene.is_up and is_live(admission.delivery.standing.phase):
         print(
             "codexdrv: no supervisor is running; the message waits on disk.\n"
             "  Start one with `codexdrv supervise`.",
             file=sys.stderr,
         )
     if args.wait == "admitted":
-        _print(admission, is_up=is_up, as_json=args.json)
+        _print(admission, scene, as_json=args.json)
         return ExitCode.OK
     timeout_s = WAIT_TIMEOUT_S if args.timeout is None else args.timeout
     found, verdict = _wait(journal, admission.delivery, timeout_s=timeout_s)
     if verdict.reason is not None:
         standing = found.standing._replace(reason=verdict.reason, why=verdict.why)
         found = found._replace(standing=standing)
-    _print(admission._replace(delivery=found), is_up=rings(config), as_json=args.json)
+    shown = admission._replace(delivery=found)
+    _print(shown, look_around(config, journal), as_json=args.json)
     if verdict.why is not None:
         print(
             f"codexdrv: {verdict.why}.\n"
@@ -267,13 +275,13 @@ def judge(
     return None
 
 
-def _print(admission: Admission, *, is_up: bool, as_json: bool) -> None:
+def _print(admission: Admission, scene: Scene, *, as_json: bool) -> None:
     delivery, is_duplicate = admission
     if as_json:
-        print(json.dumps(delivery_object(delivery, is_up=is_up, is_duplicate=is_duplicate)))
+        print(json.dumps(delivery_object(delivery, scene, is_duplicate=is_duplicate)))
         return
     note = " It was here before: nothing new was stored." if is_duplicate else ""
-    print(delivery_sentence(delivery) + note)
+    print(delivery_sentence(delivery, scene) + note)
 
 
 def _seconds(text: str) -> float:

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from codexdrv.cli.shapes import delivery_object, one_line, rings
+from codexdrv.cli.shapes import delivery_object, look_around, one_line
 from codexdrv.config import load_config
 from codexdrv.errors import ExitCode
 from codexdrv.journal.journal import Journal
@@ -32,10 +32,10 @@ def run(args: argparse.Namespace) -> ExitCode:
     """Print a line a delivery."""
     config = load_config(args.config)
     with Journal(config.state.directory) as journal:
-        is_up = rings(config) if args.json else False
+        scene = look_around(config, journal)
         for delivery in journal.deliveries(args.phase):
             if args.json:
-                print(json.dumps(delivery_object(delivery, is_up=is_up)))
+                print(json.dumps(delivery_object(delivery, scene)))
             else:
-                print(one_line(delivery))
+                print(one_line(delivery, scene))
     return ExitCode.OK

@@ -57,7 +57,9 @@ def main(argv: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
     named = _named_command(argv)
     parser = _make_parser(named)
-    args = parser.parse_args(argv)
+    args, extra = parser.parse_known_args(argv)
+    if extra:
+        return _tell_extra(args.command, extra)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A letter that the terminal lacks must not cost the answer.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -73,6 +75,14 @@ def main(argv: Sequence[str]) -> int:
         print("codexdrv: interrupted.", file=sys.stderr)
         return ExitCode.INTERRUPTED
     return code
+
+
+def _tell_extra(command: str, extra: list[str]) -> ExitCode:
+    hint = f"See `codexdrv {command} --help`."
+    if command == "deliver":
+        hint = f"A message with blanks needs quotes; one that begins with - comes after --. {hint}"
+    print(f"codexdrv {command}: not expected here: {' '.join(extra)}.\n  {hint}", file=sys.stderr)
+    return ExitCode.USAGE
 
 
 def _run(args: argparse.Namespace) -> ExitCode:

@@ -4,13 +4,13 @@ import argparse
 import json
 import time
 
-from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
+from codexdrv.cli.shapes import delivery_object, delivery_sentence, look_around
 from codexdrv.config import load_config
-from codexdrv.errors import BadInput, ExitCode, IllegalMove, NotResolvable
+from codexdrv.errors import BadInput, ExitCode, NotResolvable
 from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
 from codexdrv.rules.lifecycle import Delivery, News
-from codexdrv.rules.ownership import FORCED, Fact
+from codexdrv.rules.ownership import FORCED, TRANSITIONS, Fact, Phase
 
 
 WORDS = {
@@ -18,6 +18,9 @@ WORDS = {
     "absent": Fact.RESOLVED_ABSENT,
     "failed": Fact.RESOLVED_FAILED,
 }
+
+STATES = {"surfaced": Phase.SURFACED, "absent": Phase.QUEUED, "failed": Phase.FAILED}
+"""The phase that a word leads to; what is there already is success."""
 
 EPILOG = """\
 examples:
@@ -50,32 +53,41 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> ExitCode:
     """Write the operator's word, and ring."""
     config = load_config(args.config)
-    fact, why = WORDS[args.word], _check_why(args.why)
+    why = _check_why(args.why)
     with Journal(config.state.directory) as journal:
         found = journal.delivery(name_delivery(args.id))
-        if (found.standing.phase, fact) in FORCED and not args.force:
-            raise _refusal(found, args.word, "Add --force to send it all the same.")
-        try:
-            delivery = journal.resolve(
-                found.order.id,
-                News(fact, "operator", why),
-                revision=found.standing.revision,
-                now_ms=time.time_ns() // 1_000_000,
-            )
-        except IllegalMove as error:
-            hint = f"`codexdrv status {args.id} --explain` tells its story."
-            raise _refusal(found, args.word, hint) from error
-    if delivery is None:
+        delivery = found if found.standing.phase is STATES[args.word] else None
+        if delivery is None:
+            delivery = _resolve(journal, found, args, why)
+        scene = look_around(config, journal)
+    if args.json:
+        print(json.dumps(delivery_object(delivery, scene)))
+    else:
+        print(delivery_sentence(delivery, scene))
+    return ExitCode.OK
+
+
+def _resolve(journal: Journal, found: Delivery, args: argparse.Namespace, why: str) -> Delivery:
+    phase, fact = found.standing.phase, WORDS[args.word]
+    if (phase, fact) in FORCED and not args.force:
+        raise _refusal(found, args.word, "Add --force to send it after all.")
+    if (phase, fact) not in TRANSITIONS:
+        words = [word for word in sorted(WORDS) if (phase, WORDS[word]) in TRANSITIONS]
+        story = f"`codexdrv status {found.order.id} --explain` tells its story."
+        hint = f"It can be resolved as {' or '.join(words)}." if words else story
+        raise _refusal(found, args.word, hint)
+    resolved = journal.resolve(
+        found.order.id,
+        News(fact, "operator", why),
+        revision=found.standing.revision,
+        now_ms=time.time_ns() // 1_000_000,
+    )
+    if resolved is None:
         raise NotResolvable(
-            f"{args.id} has just moved on, so nothing was written.",
+            f"{found.order.id} has just moved on, so nothing was written.",
             hint="Look at it again, then decide again.",
         )
-    is_up = rings(config)
-    if args.json:
-        print(json.dumps(delivery_object(delivery, is_up=is_up)))
-    else:
-        print(delivery_sentence(delivery))
-    return ExitCode.OK
+    return resolved
 
 
 def _check_why(why: str) -> str:
@@ -90,5 +102,5 @@ def _check_why(why: str) -> str:
 
 def _refusal(found: Delivery, word: str, hint: str) -> NotResolvable:
     return NotResolvable(
-        f"A delivery that is {found.standing.phase} cannot be resolved as {word}.", hint=hint
+        f"{found.order.id} is {found.standing.phase}: it cannot be resolved as {word}.", hint=hint
     )

@@ -1,11 +1,15 @@
 """What the commands print of a delivery: the JSON object, and the sentence."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from codexdrv.bell import ring
 from codexdrv.config import Config
+from codexdrv.ids import DeliveryId, ThreadId
+from codexdrv.journal.journal import Journal
 from codexdrv.rules.lifecycle import Delivery, Outcome, is_live
 from codexdrv.rules.ownership import Phase
+from codexdrv.snapshot import load_snapshot
 from codexdrv.story import utc
 
 
@@ -13,11 +17,46 @@ PREVIEW_CHARACTERS = 40
 """Of a message, in a list."""
 
 
+class Scene(NamedTuple):
+    """What is around a delivery when it is shown."""
+
+    #: A supervisor heard the bell.
+    is_up: bool
+    #: Why the supervisor has no server; None: it has one, or nobody knows.
+    problem: str | None
+    #: Which delivery each thread's lane looks at.
+    heads: Mapping[ThreadId, DeliveryId]
+
+
+def look_around(config: Config, journal: Journal) -> Scene:
+    """Ring the supervisor, and see how it and its lanes stand."""
+    is_up = ring(config.state.directory)
+    snapshot = load_snapshot(config.state.directory) if is_up else None
+    return Scene(is_up, snapshot.problem if snapshot else None, journal.heads())
+
+
+def explain(delivery: Delivery, scene: Scene) -> Delivery:
+    """Give a queued delivery its reason, where that is not its own: nobody looks at it yet."""
+    order, standing = delivery
+    if standing.phase is not Phase.QUEUED:
+        return delivery
+    head = scene.heads.get(order.thread)
+    if not scene.is_up:
+        reason, why = "no_supervisor", "no supervisor is running"
+    elif scene.problem is not None:
+        reason, why = "no_server", scene.problem.rstrip(".")
+    elif head is not None and head != order.id:
+        reason, why = "behind", f"it waits behind {head}, which came before"
+    else:
+        return delivery
+    return delivery._replace(standing=standing._replace(reason=reason, why=why))
+
+
 def delivery_object(
-    delivery: Delivery, *, is_up: bool, is_duplicate: bool = False
+    delivery: Delivery, scene: Scene, *, is_duplicate: bool = False
 ) -> dict[str, Any]:
     """Lay a delivery out as the JSON object of the command line (docs/commands.md)."""
-    order, standing = delivery
+    order, standing = explain(delivery, scene)
     return {
         "id": order.id,
         "thread": order.thread,
@@ -30,7 +69,7 @@ def delivery_object(
         "late": standing.late,
         "duplicate": is_duplicate,
         "turn": standing.turn,
-        "supervisor": "up" if is_up else "down",
+        "supervisor": "up" if scene.is_up else "down",
         "reason": standing.reason,
         "why": standing.why,
         "attempts": standing.attempts,
@@ -39,9 +78,9 @@ def delivery_object(
     }
 
 
-def delivery_sentence(delivery: Delivery) -> str:
+def delivery_sentence(delivery: Delivery, scene: Scene) -> str:
     """Say where a delivery stands."""
-    order, standing = delivery
+    order, standing = explain(delivery, scene)
     where = f"{order.id} {_PHASES.get(standing.phase, f'is {standing.phase}')}"
     if standing.phase is not Phase.SURFACED or standing.turn is None:
         by = "an operator says: " if standing.reason == "operator" else ""
@@ -51,21 +90,15 @@ def delivery_sentence(delivery: Delivery) -> str:
     return f"{where} {stored}: turn {standing.turn}, which {ended}."
 
 
-def one_line(delivery: Delivery) -> str:
-    """Say where a delivery stands, in one line of a list."""
-    order, standing = delivery
+def one_line(delivery: Delivery, scene: Scene) -> str:
+    """Say where a delivery stands, in one line of a list; ids of our own making are aligned."""
+    order, standing = explain(delivery, scene)
     text = " ".join(order.text.split())
     head = text if len(text) <= PREVIEW_CHARACTERS else text[: PREVIEW_CHARACTERS - 1] + "…"
-    outcome = f", {standing.outcome}" if standing.phase is Phase.SURFACED else ""
-    held = f" ({standing.reason})" if is_live(standing.phase) and standing.reason else ""
-    where = f"{order.thread}#{order.seq}"
+    note = standing.reason if is_live(standing.phase) else standing.outcome
+    state = f"{standing.phase}/{note}" if note else str(standing.phase)
     when = utc(order.admitted_at_ms)
-    return f"{when}  {order.id}  {where}  {standing.phase}{outcome}{held}  {head}"
-
-
-def rings(config: Config) -> bool:
-    """Ring the supervisor of a configuration; say whether it is up."""
-    return ring(config.state.directory)
+    return f"{when}  {state:24}  {order.id:36}  {order.thread}#{order.seq}  {head}"
 
 
 _PHASES = {

@@ -1,23 +1,28 @@
 """`codexdrv status`: how the machine stands; with an id, how one delivery does, and why."""
 
 import argparse
+import itertools
 import json
+import sys
 import time
 from typing import Any, NamedTuple
 
-from codexdrv.bell import ring
-from codexdrv.cli.shapes import delivery_object, delivery_sentence, rings
+from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
 from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
 from codexdrv.journal.rows import RecordedFact, Summary
+from codexdrv.rules.ownership import Phase
 from codexdrv.snapshot import Snapshot, load_snapshot
 from codexdrv.story import tell_story, utc
 
 
 OLD_MS = 15 * 60 * 1000
 """A live delivery of that age is reported: somebody should look (DESIGN.md, "Ownership")."""
+
+IN_DOUBT_SHOWN = 10
+"""`codexdrv list --phase uncertain` shows all."""
 
 EPILOG = """\
 examples:
@@ -37,19 +42,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> ExitCode:
     """Look, and say."""
+    if args.explain and args.id is None:
+        print(
+            "codexdrv status: --explain wants an ID.\n  See `codexdrv status --help`.",
+            file=sys.stderr,
+        )
+        return ExitCode.USAGE
     config = load_config(args.config)
     with Journal(config.state.directory) as journal:
         if args.id is None:
             return _tell_machine(journal, config, as_json=args.json)
         delivery = journal.delivery(name_delivery(args.id))
         facts = journal.story(delivery.order.id) if args.explain else []
+        scene = look_around(config, journal)
     if args.json:
-        body = delivery_object(delivery, is_up=rings(config))
+        body = delivery_object(delivery, scene)
         print(
             json.dumps(body | ({"facts": list(map(_fact_object, facts))} if args.explain else {}))
         )
         return ExitCode.OK
-    print(delivery_sentence(delivery))
+    print(delivery_sentence(delivery, scene))
     if args.explain:
         for line in tell_story(delivery, facts):
             print(f"  {line}")
@@ -72,7 +84,7 @@ def judge_health(
     if is_up and (snapshot is None or snapshot.is_stale(now_ms)):
         problems.append("the supervisor is up but has not written its status for 15 s")
     elif is_up and snapshot is not None and not snapshot.body["server"]["connected"]:
-        problems.append(f"no server: {snapshot.body['server']['problem']}")
+        problems.append(str(snapshot.body["server"]["problem"]).rstrip("."))
     oldest = summary.oldest
     if oldest is not None and now_ms - oldest.order.admitted_at_ms > OLD_MS:
         minutes = (now_ms - oldest.order.admitted_at_ms) // 60_000
@@ -101,43 +113,45 @@ def _fact_object(fact: RecordedFact) -> dict[str, Any]:
 
 def _tell_machine(journal: Journal, config: Config, *, as_json: bool) -> ExitCode:
     now_ms = time.time_ns() // 1_000_000
-    is_up = ring(config.state.directory)
+    scene = look_around(config, journal)
     summary = journal.summary()
-    snapshot = load_snapshot(config.state.directory) if is_up else None
-    health = judge_health(summary, snapshot, is_up=is_up, now_ms=now_ms)
+    snapshot = load_snapshot(config.state.directory) if scene.is_up else None
+    health = judge_health(summary, snapshot, is_up=scene.is_up, now_ms=now_ms)
     if as_json:
-        print(json.dumps(_machine_object(summary, snapshot, health, is_up=is_up)))
+        print(json.dumps(_machine_object(summary, snapshot, health, scene)))
     else:
         print(f"state       {config.state.directory}")
-        for line in _machine_lines(summary, snapshot, health, is_up=is_up):
+        for line in _machine_lines(summary, snapshot, health, scene):
             print(line)
+        for found in itertools.islice(journal.deliveries(Phase.UNCERTAIN), IN_DOUBT_SHOWN):
+            print(f"IN DOUBT    {delivery_sentence(found, scene)}")
     return ExitCode.FAILED if health.problems else ExitCode.OK
 
 
 def _machine_object(
-    summary: Summary, snapshot: Snapshot | None, health: Health, *, is_up: bool
+    summary: Summary, snapshot: Snapshot | None, health: Health, scene: Scene
 ) -> dict[str, Any]:
     body = snapshot.body if snapshot else {}
     return {
         "healthy": not health.problems,
         "problems": list(health.problems),
-        "supervisor": "up" if is_up else "down",
+        "supervisor": "up" if scene.is_up else "down",
         "pid": body.get("pid"),
         "life": body.get("life"),
         "began_at": utc(body["began_at_ms"]) if body else None,
         "server": body.get("server"),
         "threads": body.get("threads", {}),
         "live": summary.live,
-        "oldest": delivery_object(summary.oldest, is_up=is_up) if summary.oldest else None,
+        "oldest": delivery_object(summary.oldest, scene) if summary.oldest else None,
     }
 
 
 def _machine_lines(
-    summary: Summary, snapshot: Snapshot | None, health: Health, *, is_up: bool
+    summary: Summary, snapshot: Snapshot | None, health: Health, scene: Scene
 ) -> list[str]:
     lines = []
     if snapshot is None:
-        lines.append(f"supervisor  {'up' if is_up else 'down'}")
+        lines.append(f"supervisor  {'up' if scene.is_up else 'down'}")
     else:
         body = snapshot.body
         server = body["server"]
@@ -149,13 +163,13 @@ def _machine_lines(
                 f" generation {server['generation']}, last heard {server['silent_s']:.0f} s ago"
             )
         else:
-            lines.append(f"server      none: {server['problem']}")
+            lines.append("server      none")
         for thread, state in body["threads"].items():
             turn = f", turn {state['turn']}" if state["turn"] else ""
             lines.append(f"thread      {thread}: {state['status']}, {state['subscription']}{turn}")
     counted = ", ".join(f"{count} {phase}" for phase, count in sorted(summary.live.items()))
     lines.append(f"deliveries  {counted or 'none is live'}")
     if summary.oldest is not None:
-        lines.append(f"oldest      {delivery_sentence(summary.oldest)}")
+        lines.append(f"oldest      {delivery_sentence(summary.oldest, scene)}")
     lines += [f"UNHEALTHY   {problem}" for problem in health.problems] or ["healthy"]
     return lines

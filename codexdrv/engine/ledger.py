@@ -148,7 +148,7 @@ class Ledger:
             JournalError: nothing was written.
             LifeEnded: another supervisor has taken over.
         """
-        return await self.ask(
+        written = await self.ask(
             lambda journal: journal.record(
                 delivery,
                 news,
@@ -157,6 +157,9 @@ class Ledger:
                 revision=revision,
             )
         )
+        if written is not None:
+            _tell(written)
+        return written
 
     async def doubt_pending(self) -> None:
         """Say of all that is on its way that its connection has ended: nobody can tell any more.
@@ -268,16 +271,22 @@ def _went_into(standing: Standing, turn: TurnId) -> bool:
     return turn in {standing.answered_turn, steered} and standing.answered_turn is not None
 
 
+_LOUD = frozenset({Phase.UNCERTAIN, Phase.FAILED})
+"""Somebody may have to look."""
+
+
 def _tell(delivery: Delivery) -> None:
-    """Log one canonical line for what the dispatcher has settled; sizes, never bodies."""
-    standing = delivery.standing
-    log.info(
+    """Log one line for what has become true of a delivery; never its text."""
+    order, standing = delivery
+    tell = log.warning if standing.phase in _LOUD else log.info
+    tell(
         "delivery.recorded",
-        delivery_id=delivery.order.id,
-        thread_id=delivery.order.thread,
+        delivery_id=order.id,
         phase=standing.phase,
         reason=standing.reason,
+        why=standing.why,
         outcome=standing.outcome,
         attempts=standing.attempts,
-        took_ms=standing.changed_at_ms - delivery.order.admitted_at_ms,
+        after_ms=standing.changed_at_ms - order.admitted_at_ms,
+        thread_id=order.thread,
     )

@@ -170,7 +170,7 @@ class Journal(JournalReader):
         ).fetchone()
         if live >= live_max:
             raise Full(
-                f"Thread {order.thread} has {live} live deliveries, the most that are taken.",
+                f"Thread {order.thread} is full: {live} of its deliveries are live.",
                 hint="Try later; `codexdrv status` says what holds them.",
             )
         (last,) = db.execute(
@@ -219,7 +219,7 @@ def tombstones() -> Any:
 def _conflict(delivery: DeliveryId) -> Conflict:
     return Conflict(
         f"The id {delivery!r} stands for another message or another thread.",
-        hint="Use a new id for a new message; `codexdrv status ID` shows the one that is there.",
+        hint=f"Use a new id for a new message; `codexdrv status {delivery}` shows that one.",
     )
 
 

@@ -56,6 +56,16 @@ class JournalReader:
         where, values = ("", ()) if phase is None else ("WHERE phase = ?", (phase,))
         yield from self._walk(f"{where} ORDER BY admitted_at_ms, thread, seq", values)
 
+    def heads(self) -> dict[ThreadId, DeliveryId]:
+        """Say which delivery each thread's lane looks at, where one is live."""
+        with translated(self.path):
+            rows = self._database.execute(
+                f"SELECT thread, id FROM deliveries WHERE {LIVE} AND (thread, seq) IN"
+                f" (SELECT thread, min(seq) FROM deliveries WHERE {LIVE} AND parked = 0"
+                " GROUP BY thread)"
+            )
+            return {ThreadId(thread): DeliveryId(head) for thread, head in rows}
+
     def lane(self, thread: ThreadId) -> list[Delivery]:
         """Load what a thread's lane looks at: its parked deliveries and, behind them, its head.
 

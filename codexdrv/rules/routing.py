@@ -103,7 +103,7 @@ RULES = (
     ),
     Rule(
         Subscription.NONE, None, None, None, Action.RESUME, "not_subscribed",
-        "this connection has not resumed the thread: load it and listen",
+        "this connection does not listen to the thread yet",
     ),
     Rule(
         None, Activity.BOUNDARY, None, None, Action.HOLD, "boundary",
@@ -119,15 +119,15 @@ RULES = (
     ),
     Rule(
         None, Activity.BUSY, WhenBusy.INTERRUPT, None, Action.INTERRUPT, "interrupting",
-        "a turn runs and the message is to replace it: interrupt that turn",
+        "a turn runs, and the message is to replace it",
     ),
     Rule(
         None, Activity.BUSY, None, None, Action.STEER, "steer",
-        "a turn runs: steer it",
+        "a turn runs that takes input",
     ),
     Rule(
         None, Activity.QUIET, None, None, Action.START, "start",
-        "the server says that no turn runs: start one",
+        "the server says that no turn runs",
     ),
     Rule(
         None, None, None, Budget.NO_FENCE, Action.HOLD, "restless",
@@ -135,7 +135,7 @@ RULES = (
     ),
     Rule(
         None, None, None, None, Action.FENCE, "unproved",
-        "believed quiet or unknown: ask the server what the thread does",
+        "nobody knows for certain what the thread does",
     ),
 )  # fmt: skip
 """First match wins; the last row matches everything."""

@@ -39,7 +39,7 @@ def test_the_demo_delivers_four_messages_once_in_order_and_leaves_nothing(tmp_pa
 
 def test_the_demo_tells_each_decision_and_why(tmp_path: Path):
     told = run_demo(tmp_path=tmp_path).stdout
-    for decision in ("resume: this connection", "fence: believed quiet", "start: the server says"):
+    for decision in ("resume: this connection", "fence: nobody knows", "start: the server says"):
         assert f"decided to {decision}" in told
     busy = told.partition("[3/4]")[2].partition("and the one before")[0]
     assert "decided to steer: a turn runs" in busy

@@ -65,7 +65,7 @@ def deliver(desk, *words):
 
 def test_a_message_is_on_disk_when_it_exits_0(desk):
     ran = deliver(desk, "--id", "m1", "hello")
-    assert (ran.code, ran.out) == (0, "m1 is queued.\n")
+    assert (ran.code, ran.out) == (0, "m1 is queued: no supervisor is running.\n")
     (order,) = stored_orders(desk)
     assert (order.id, order.thread, order.text, order.seq) == ("m1", THREAD, "hello", 1)
 
@@ -88,8 +88,8 @@ def test_the_object_of_a_delivery_says_everything(desk):
         "duplicate": False,
         "turn": None,
         "supervisor": "down",
-        "reason": None,
-        "why": None,
+        "reason": "no_supervisor",
+        "why": "no supervisor is running",
         "attempts": 0,
     }
 
@@ -171,7 +171,10 @@ def test_a_repeated_request_is_a_duplicate_and_stores_nothing(desk):
     assert again.code == 0
     assert again.body == {**first, "duplicate": True}
     said = deliver(desk, "--id", "m1", "hello").out
-    assert said == "m1 is queued. It was here before: nothing new was stored.\n"
+    assert (
+        said
+        == "m1 is queued: no supervisor is running. It was here before: nothing new was stored.\n"
+    )
     assert len(stored_orders(desk)) == 1
 
 
@@ -319,7 +322,7 @@ def test_a_closed_standard_input_is_not_found(desk):
         (["--thread", THREAD, "--timeout", "soon", "x"], "'soon' is neither a number of seconds"),
         (["--thread", THREAD, "--timeout", "-1", "x"], "'-1' is neither a number of seconds"),
         (["--thread", THREAD, "--timeout", "nan", "x"], "'nan' is neither a number of seconds"),
-        (["--thread", THREAD, "two", "words"], "unrecognized arguments: words"),
+        (["--thread", THREAD, "two", "words"], "not expected here: words"),
         (["--thr", THREAD, "x"], "one of the arguments --target --thread is required"),
     ],
 )
@@ -342,7 +345,7 @@ def test_a_full_thread_is_for_later(desk):
     assert deliver(desk, "one").code == 0
     ran = deliver(desk, "two")
     assert ran.code == 75
-    assert ran.sentence == f"Thread {THREAD} has 1 live deliveries, the most that are taken."
+    assert ran.sentence == f"Thread {THREAD} is full: 1 of its deliveries are live."
     assert desk.run("deliver", "--thread", OTHER_THREAD, "two").code == 0
 
 
@@ -425,7 +428,10 @@ def test_ctrl_c_ends_the_wait_and_not_the_delivery(desk):
     waiter.send_signal(signal.SIGINT)
     _, err = waiter.communicate()
     assert waiter.returncode == 130
-    assert b"stopped waiting; m1 is queued.\n  Take it back with `codexdrv cancel m1`." in err
+    assert (
+        b"stopped waiting; m1 is queued: no supervisor is running.\n"
+        b"  Take it back with `codexdrv cancel m1`." in err
+    )
     assert len(stored_orders(desk)) == 1
 
 
@@ -485,3 +491,9 @@ def test_it_imports_nothing_that_takes_long_to_import(desk):
         modules = set(ran.err.splitlines()[-1].split())
         assert "codexdrv.journal.journal" in modules
         assert modules & HEAVY == set()
+
+
+def test_a_timeout_without_a_wait_is_a_usage_error(desk):
+    ran = desk.run("deliver", "--thread", THREAD, "--timeout", "5", "hello")
+    assert ran.code == 2
+    assert ran.sentence == "--timeout is for --wait surfaced."

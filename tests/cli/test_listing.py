@@ -16,7 +16,7 @@ def full_desk(desk):
 
 
 def ids(ran):
-    return [line.split()[1] for line in ran.out.splitlines()]
+    return [line.split()[2] for line in ran.out.splitlines()]
 
 
 def test_an_empty_journal_is_listed_as_nothing(desk):
@@ -37,9 +37,14 @@ def test_deliveries_come_oldest_first(desk):
 def test_a_line_says_when_what_where_how_it_stands_and_how_it_begins(full_desk):
     lines = dict(zip(Phase, full_desk.run("list").out.splitlines(), strict=True))
     at = "2027-01-15T08:00:00.000Z"
-    assert lines[Phase.QUEUED] == f"{at}  m-queued  {THREAD}#1  queued  hello"
-    assert lines[Phase.UNCERTAIN] == f"{at}  m-uncertain  {THREAD}#3  uncertain (in_doubt)  hello"
-    assert lines[Phase.SURFACED] == f"{at}  m-surfaced  {THREAD}#4  surfaced, running  hello"
+    where = f"{THREAD}#"
+    assert (
+        lines[Phase.QUEUED] == f"{at}  queued/no_supervisor      {'m-queued':36}  {where}1  hello"
+    )
+    doubt = f"{at}  uncertain/in_doubt        {'m-uncertain':36}  {where}3  hello"
+    assert lines[Phase.UNCERTAIN] == doubt
+    surfaced = f"{at}  surfaced/running          {'m-surfaced':36}  {where}4  hello"
+    assert lines[Phase.SURFACED] == surfaced
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -59,7 +64,7 @@ def test_a_phase_that_we_do_not_know_is_listed_as_it_is(full_desk):
     with full_desk.journal() as journal:
         journal._database.execute("UPDATE deliveries SET phase = 'frozen' WHERE id = 'm-queued'")
     assert "m-queued  " in full_desk.run("list").out
-    assert "  frozen  hello" in full_desk.run("list").out
+    assert "  frozen  " in full_desk.run("list").out
     assert "frozen" in {body["phase"] for body in full_desk.run("list", "--json").bodies}
 
 
@@ -75,4 +80,4 @@ def test_a_message_is_shown_by_its_beginning_in_one_line(desk, text, shown):
     with desk.journal() as journal:
         journal.admit(make_order(text=text))
     (line,) = desk.run("list").out.splitlines()
-    assert line.endswith(f"  queued  {shown}")
+    assert line.endswith(f"#1  {shown}")

@@ -213,7 +213,7 @@ def test_a_letter_that_the_terminal_lacks_does_not_cost_the_answer(desk):
     ascii_only = {**desk.environment(), "PYTHONIOENCODING": "ascii"}
     ran = desk.call("list", env=ascii_only)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.endswith("queued  gr\\xfcn \\u2026\n")
+    assert ran.out.endswith("#1  gr\\xfcn \\u2026\n")
 
 
 def test_a_closed_output_does_not_keep_a_message_from_the_disk(desk):

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from codexdrv.cli.resolve import WORDS
+from codexdrv.cli.resolve import STATES, WORDS
 from codexdrv.rules.ownership import FORCED, TRANSITIONS, Phase
 from tests.fakes.orders import admit_in, make_order
 
@@ -25,15 +25,19 @@ def test_an_operators_word_moves_what_the_ownership_table_says(desk, phase, word
         after = journal.delivery(before.order.id)
         facts = journal.story(before.order.id)
     cell = (phase, WORDS[word])
-    if cell in TRANSITIONS and (is_forced or cell not in FORCED):
+    if phase is STATES[word]:
+        assert (ran.code, after) == (0, before)
+    elif cell in TRANSITIONS and (is_forced or cell not in FORCED):
         assert (ran.code, ran.err) == (0, "")
         assert after.standing.phase is TRANSITIONS[cell]
         assert (after.standing.reason, after.standing.why) == ("operator", "I looked")
         assert (facts[-1].news.fact, facts[-1].life) == (WORDS[word], None)
     else:
         assert (ran.code, ran.out) == (1, "")
-        assert ran.sentence == f"A delivery that is {phase} cannot be resolved as {word}."
+        assert ran.sentence == f"m1 is {phase}: it cannot be resolved as {word}."
         assert ("--force" in ran.err) is (cell in FORCED)
+        if phase is Phase.CANCELLED and cell not in FORCED:
+            assert "It can be resolved as absent." in ran.err
         assert after == before
 
 
@@ -45,7 +49,7 @@ def test_what_was_given_up_and_is_wanted_after_all_is_queued_again(desk):
     with desk.journal() as journal:
         admit_in(journal, Phase.UNCERTAIN)
     assert resolve(desk, "failed").out == "m1 has failed: an operator says: I looked.\n"
-    assert resolve(desk, "absent", "--force").out == "m1 is queued: an operator says: I looked.\n"
+    assert resolve(desk, "absent", "--force").out == "m1 is queued: no supervisor is running.\n"
 
 
 def test_a_message_that_an_operator_saw_in_the_thread_is_surfaced_without_a_turn(desk):
@@ -70,7 +74,7 @@ def test_a_phase_that_we_do_not_know_cannot_be_resolved(desk):
     for word in WORDS:
         ran = resolve(desk, word, "--force")
         assert ran.code == 1
-        assert ran.sentence == f"A delivery that is frozen cannot be resolved as {word}."
+        assert ran.sentence == f"m1 is frozen: it cannot be resolved as {word}."
 
 
 @pytest.mark.parametrize("name", ["nobody", "gr\udcfcn"])
@@ -120,3 +124,4 @@ def test_two_operators_cannot_both_decide_on_the_same_sight(desk):
         assert resolve(desk, "failed").code == 0
         assert journal.delivery(make_order().id).standing.revision == found.standing.revision + 1
     assert resolve(desk, "surfaced").code == 1
+    assert resolve(desk, "failed").code == 0

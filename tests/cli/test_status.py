@@ -77,7 +77,7 @@ def test_a_machine_without_a_supervisor_is_not_well_while_deliveries_wait(desk):
     assert ran.code == 1
     assert ran.out.splitlines()[2:] == [
         "deliveries  1 queued",
-        "oldest      m1 is queued.",
+        "oldest      m1 is queued: no supervisor is running.",
         "UNHEALTHY   no supervisor is running, and deliveries wait: run `codexdrv supervise`",
     ]
 
@@ -99,8 +99,8 @@ def test_a_machine_without_a_server_says_why(desk):
     be_up(desk, ALONE)
     ran = desk.run("status")
     assert ran.code == 1
-    assert "server      none: nothing listens on /x.sock\n" in ran.out
-    assert "UNHEALTHY   no server: nothing listens on /x.sock\n" in ran.out
+    assert "server      none\n" in ran.out
+    assert "UNHEALTHY   nothing listens on /x.sock\n" in ran.out
 
 
 def test_a_supervisor_that_has_not_said_anything_yet_is_up_all_the_same(desk):
@@ -162,7 +162,7 @@ def snapshot(server, *, age_ms=0):
             ["the supervisor is up but has not written its status for 15 s"],
         ),
         (None, True, ["the supervisor is up but has not written its status for 15 s"]),
-        (snapshot(ALONE), True, ["no server: nothing listens on /x.sock"]),
+        (snapshot(ALONE), True, ["nothing listens on /x.sock"]),
         # What a stale picture says of the server is old news.
         (
             snapshot(ALONE, age_ms=STALE_AFTER_MS + 1),
@@ -203,7 +203,7 @@ def test_all_that_is_wrong_is_told(seen, is_up):
 @pytest.mark.parametrize(
     ("phase", "sentence"),
     [
-        (Phase.QUEUED, "m1 is queued."),
+        (Phase.QUEUED, "m1 is queued: no supervisor is running."),
         (Phase.PENDING, "m1 is on its way: it goes out."),
         (Phase.UNCERTAIN, "m1 is in doubt: so it was."),
         (
@@ -317,3 +317,18 @@ def test_a_story_is_a_list_of_facts(eventful):
 def test_without_the_flag_a_delivery_has_no_story(eventful):
     assert "facts" not in eventful.run("status", "m1", "--json").body
     assert len(eventful.run("status", "m1").out.splitlines()) == 1
+
+
+def test_explaining_needs_a_delivery(desk):
+    ran = desk.run("status", "--explain")
+    assert ran.code == 2
+    assert ran.sentence == "--explain wants an ID."
+
+
+def test_what_is_in_doubt_is_shown_with_the_machine(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.UNCERTAIN, "m1")
+        admit_in(journal, Phase.QUEUED, "m2")
+    out = desk.run("status").out
+    assert "IN DOUBT    m1 is in doubt" in out
+    assert "IN DOUBT    m2" not in out
