@@ -129,7 +129,7 @@ class Driver:
         )
 
     async def wait_for_change(self) -> None:
-        """Wait until the connection stands, or has ended."""
+        """Wait until the connection, or what is known of a thread, is another than before."""
         await self._changed.wait()
 
     def threads(self) -> dict[ThreadId, ThreadWatch]:
@@ -245,7 +245,10 @@ class Driver:
         thread = getattr(event, "thread", None)
         lane = self._lanes.get(thread) if thread is not None else None
         if lane is not None:
+            before = lane.watch.state
             lane.observe(event)
+            if lane.watch.state != before:
+                self._notify()
 
     def _wake_lane(self, thread: ThreadId) -> None:
         lane = self._lanes.get(thread)
@@ -266,6 +269,9 @@ class Driver:
 
     def _tell_change(self, problem: str | None) -> None:
         self._problem = problem
+        self._notify()
+
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
