@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import anyio
@@ -12,13 +11,15 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from codexdrv.config import Config
 from codexdrv.engine.lane import Lane, LanePace
-from codexdrv.engine.ledger import InThread, Ledger
-from codexdrv.engine.session import Pace, Session
+from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.session import Pace, Session, check_home
 from codexdrv.engine.watch import ThreadWatch
-from codexdrv.errors import CodexdrvError, JournalError, LinkError, PeerError
+from codexdrv.engine.worker import InThread
+from codexdrv.errors import CodexdrvError, FrameTooBig, JournalError, LinkError, PeerError
 from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import Event
+from codexdrv.protocol.methods import PAGE_ITEMS
 from codexdrv.protocol.versions import server_version
 from codexdrv.rules.backoff import CONNECT_DELAY_S_FIRST, CONNECT_DELAY_S_MAX, delay_s
 from codexdrv.transport.channel import Channel
@@ -38,18 +39,18 @@ class Link(NamedTuple):
     is_connected: bool
     generation: int
     #: pid of the server, from the socket.
-    server_pid: int | None
-    user_agent: str | None
-    version: str | None
-    codex_home: str | None
+    server_pid: int | None = None
+    user_agent: str | None = None
+    version: str | None = None
+    codex_home: str | None = None
     #: Why there is none.
-    problem: str | None
+    problem: str | None = None
     #: Seconds since the server was last heard, if only by a pong.
-    silent_s: float | None
+    silent_s: float | None = None
 
 
 class Driver:
-    """The dispatcher of one state directory; `run` ends only by cancellation or a newer life."""
+    """The dispatcher of one state directory; it ends by cancellation or a newer life."""
 
     def __init__(
         self,
@@ -74,8 +75,9 @@ class Driver:
         self._lanes: dict[ThreadId, Lane] = {}
         self._is_draining = anyio.Event()
         self._rung = anyio.Event()
-        self._generation = 0
-        self._failures = 0
+        self._generation, self._failures = 0, 0
+        #: See `Session.page_items`.
+        self._page_items = PAGE_ITEMS
         self._session: Session | None = None
         self._server_pid: int | None = None
         self._problem: str | None = "not connected yet"
@@ -115,7 +117,7 @@ class Driver:
         """Say how the connection stands."""
         session = self._session
         if session is None or self._problem is not None:
-            return Link(False, self._generation, None, None, None, None, self._problem, None)
+            return Link(False, self._generation, problem=self._problem)
         greeting = session.greeting
         return Link(
             True,
@@ -165,6 +167,10 @@ class Driver:
         try:
             async with open_unix(self._config.server.socket) as link:
                 await self._serve_link(link)
+        except FrameTooBig:
+            # The page that was asked for is as large the next time: ask for less of it.
+            self._page_items //= 4
+            raise
         finally:
             is_steady = anyio.current_time() - began > STEADY_S
             self._failures = 1 if is_steady else self._failures + 1
@@ -175,10 +181,9 @@ class Driver:
         self._ledger.generation = self._generation
         session = Session(
             Channel(link.stream, WebSocketFraming()),
-            generation=self._generation,
-            peer=link.peer,
-            on_event=self._hear,
-        )
+            generation=self._generation, peer=link.peer,
+            on_event=self._hear, page_items=self._page_items,
+        )  # fmt: skip
         self._session, self._server_pid = session, link.pid
         try:
             await session.run(
@@ -193,7 +198,7 @@ class Driver:
                 await self._close_books()
 
     async def _close_books(self) -> None:
-        """Write what the connection told before it ended, and what its end means."""
+        """Write what the connection told, and what its end means."""
         await self._ledger.flush()
         try:
             await self._ledger.doubt_pending()
@@ -201,6 +206,7 @@ class Driver:
             log.error("journal.unwritable", error=str(error))
 
     async def _serve_threads(self, session: Session) -> None:
+        check_home(session.greeting, self._config.server.codex_home)
         self._tell_change(None)
         log.info(
             "generation.started",
@@ -252,7 +258,7 @@ class Driver:
 
     def _wake_lane(self, thread: ThreadId) -> None:
         lane = self._lanes.get(thread)
-        if lane is not None:
+        if lane:
             lane.wake()
 
     def _next_pause_s(self, _state: RetryCallState) -> float:
@@ -284,7 +290,7 @@ class Driver:
 
 
 def _first_leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Find what went wrong first; the rest of a group is what that has cancelled."""
+    """Find what went wrong first; the rest is what that has cancelled."""
     first = group.exceptions[0]
     return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first
 
@@ -292,13 +298,3 @@ def _first_leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
 def now_ms() -> int:
     """Say what time it is: Unix milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-def in_one_thread() -> InThread:
-    """Make a runner of blocking work that runs one piece at a time, in the order of asking."""
-    limiter = anyio.CapacityLimiter(1)
-
-    async def run(work: Callable[[], object]) -> object:
-        return await anyio.to_thread.run_sync(work, limiter=limiter)
-
-    return run  # type: ignore[return-value]

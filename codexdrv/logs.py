@@ -3,7 +3,8 @@
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import IO, Any, BinaryIO, TextIO, cast
 
 import orjson
 import structlog
@@ -22,10 +23,12 @@ def configure_logs(*, is_verbose: bool = False, stream: TextIO | None = None) ->
         structlog.configure(
             processors=[*shared, structlog.dev.ConsoleRenderer(sort_keys=False)],
             wrapper_class=structlog.make_filtering_bound_logger(level),
-            logger_factory=structlog.PrintLoggerFactory(out),
+            logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(out))),
             cache_logger_on_first_use=True,
         )
         return
+    # Nothing may be left over for the end of the process: a flush that fails there is an exit code.
+    unbuffered = getattr(out.buffer, "raw", out.buffer)
     structlog.configure(
         processors=[
             *shared,
@@ -34,9 +37,24 @@ def configure_logs(*, is_verbose: bool = False, stream: TextIO | None = None) ->
             structlog.processors.JSONRenderer(serializer=orjson.dumps),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.BytesLoggerFactory(out.buffer),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Lossy(unbuffered))),
         cache_logger_on_first_use=True,
     )
+
+
+class _Lossy:
+    """A stream that may fail: a full disk or a reader that has gone costs lines, not deliveries."""
+
+    def __init__(self, stream: IO[Any]) -> None:
+        self._stream = stream
+
+    def write(self, line: Any) -> None:
+        with suppress(OSError):
+            self._stream.write(line)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _lead(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -34,7 +34,7 @@ def tell_fact(fact: RecordedFact) -> str:
     said = news.fact.replace("_", " ")
     if news.dispatch is not None:
         dispatch = decode_dispatch(news.dispatch)
-        server = f"server {dispatch.peer[0]}" if dispatch.peer else "server unknown"
+        server = f"server {dispatch.peer.pid}" if dispatch.peer else "server unknown"
         said += f": turn/{dispatch.route} goes out, attempt {news.attempt}, {server}"
         return said
     if news.outcome is not None:

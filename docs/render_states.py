@@ -52,7 +52,7 @@ FOOTNOTES = """\
 - ¹ Too late: an answer to the caller, no error. Nothing is stored; the message may be on its way,
   and to take it back could be a lie.
 - ² Too late: it has ended as the column says. Nothing is stored.
-- ³ Only if an operator forces it: what had ended is sent.
+- ³ Only if an operator forces it: what is on its way, or had ended, is sent.
 - ⁴ The late answer to the request that is still open. It is the best proof there is.
 """
 

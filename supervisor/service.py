@@ -13,7 +13,8 @@ import structlog
 
 from codexdrv import bell
 from codexdrv.config import Config
-from codexdrv.driver import Driver, in_one_thread, now_ms
+from codexdrv.driver import Driver, now_ms
+from codexdrv.engine.worker import in_one_thread
 from codexdrv.errors import CodexdrvError
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock

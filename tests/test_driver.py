@@ -8,8 +8,9 @@ from websockets.asyncio.server import unix_serve
 from websockets.exceptions import ConnectionClosed
 
 from codexdrv.config import Config, Limits, Server, State, Target
-from codexdrv.driver import STEADY_S, Driver, in_one_thread, now_ms
-from codexdrv.errors import LifeEnded
+from codexdrv.driver import STEADY_S, Driver, now_ms
+from codexdrv.engine.worker import in_one_thread
+from codexdrv.errors import FrameTooBig, LifeEnded
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.journal import Journal
 from codexdrv.rules.lifecycle import Outcome, WhenBusy
@@ -300,6 +301,47 @@ async def test_what_an_earlier_life_left_on_its_way_is_in_doubt_without_a_server
         await until(lambda: rig.standing().phase is Phase.UNCERTAIN)
 
 
+async def test_a_note_keeps_the_generation_that_it_came_from(rig):
+    thread = rig.server.add_thread()
+    thread.holds_turns = True
+    rig.admit(thread)
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.standing().stored)
+        rig.journal._database.execute("PRAGMA query_only = ON")
+        rig.server.finish(thread)
+        await until(lambda: rig.driver._ledger._notes)
+        rig.server.drop_all()
+        await until(lambda: rig.driver._generation == 2)
+        rig.journal._database.execute("PRAGMA query_only = OFF")
+        await until(lambda: rig.standing().outcome is Outcome.COMPLETED)
+    assert rig.caller.story(DeliveryId("m1"))[-1].generation == 1
+
+
+async def test_a_server_of_another_home_gets_nothing_and_fails_nothing(rig):
+    rig.admit(rig.server.add_thread())
+    rig.server.home = rig.server.home.with_name("another")
+    async with rig.listening(), rig.driving():
+        await until(lambda: "another" in (rig.driver.link().problem or ""))
+    assert rig.standing().phase is Phase.QUEUED
+    assert rig.server.sent("thread/resume") == []
+
+
+async def test_a_page_over_the_cap_is_asked_for_in_smaller_pieces_on_the_next_connection(rig):
+    rig.admit(rig.server.add_thread())
+    async with rig.listening():
+        rig.driver._page_items = 3
+
+        async def serve(_):
+            raise FrameTooBig("a page of 40 MiB")
+
+        rig.driver._serve_threads, whole = serve, rig.driver._serve_threads
+        async with rig.driving():
+            await until(lambda: rig.driver._page_items == 0)
+            rig.driver._serve_threads = whole
+            await until(lambda: rig.standing().outcome is Outcome.COMPLETED)
+    assert rig.server.sent("thread/items/list") == []
+
+
 async def test_the_end_does_not_wait_for_a_journal_that_cannot_be_written(rig):
     rig.admit(rig.server.add_thread())
     rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)
@@ -318,11 +360,3 @@ async def test_pauses_between_tries_grow_until_a_connection_was_steady(rig):
         pauses.append(rig.driver._next_pause_s(None))
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert pauses[-1] == STEADY_S
-
-
-async def test_work_in_the_journals_thread_is_done_in_the_order_of_asking():
-    run, done = in_one_thread(), []
-    async with anyio.create_task_group() as tasks:
-        for number in range(20):
-            tasks.start_soon(run, lambda number=number: done.append(number))
-    assert done == list(range(20))

@@ -1,5 +1,6 @@
 """Logs: JSON lines for machines, words for a terminal, and no more than was asked for."""
 
+import errno
 import io
 import json
 import os
@@ -86,3 +87,20 @@ def test_a_line_begins_with_what_a_person_reads_first_and_keeps_the_order_of_its
     structlog.get_logger().info("delivery.recorded", delivery_id="m1", phase="queued", after_ms=3)
     (line,) = lines(stream)
     assert list(line) == ["timestamp", "level", "event", "delivery_id", "phase", "after_ms"]
+
+
+class Full(io.RawIOBase):
+    """A disk that is full."""
+
+    def writable(self):
+        return True
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_log_that_cannot_be_written_costs_its_line_and_nothing_else():
+    stream = io.TextIOWrapper(io.BufferedWriter(Full()))
+    configure_logs(stream=stream)
+    structlog.get_logger().error("journal.unwritable")
+    structlog.get_logger().info("delivery.recorded")

@@ -1,5 +1,5 @@
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
-from codexdrv.journal.dispatch import Dispatch, Mark, Step, encode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, encode_dispatch
 from codexdrv.journal.rows import RecordedFact
 from codexdrv.rules.lifecycle import Delivery, News, Order, Outcome, Standing, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
@@ -18,7 +18,7 @@ DISPATCH = Dispatch(
     life=3,
     generation=7,
     number=1,
-    peer=(42, 1, "boot"),
+    peer=Peer(42, 1, "boot"),
     mark=Mark(None, None, 0),
     trail=(
         Step("fence", "nobody knows what the thread does", NOON_MS + 2),

@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="with --as absent: send what had failed or was cancelled, after all",
+        help="with --as absent: send what has failed, was cancelled or is on its way, after all",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -70,7 +70,10 @@ def run(args: argparse.Namespace) -> ExitCode:
 def _resolve(journal: Journal, found: Delivery, args: argparse.Namespace, why: str) -> Delivery:
     phase, fact = found.standing.phase, WORDS[args.word]
     if (phase, fact) in FORCED and not args.force:
-        raise _refusal(found, args.word, "Add --force to send it after all.")
+        hint = "Add --force to send it after all."
+        if phase is Phase.PENDING:
+            hint = f"It may still arrive: wait until it is in doubt. {hint}"
+        raise _refusal(found, args.word, hint)
     if (phase, fact) not in TRANSITIONS:
         words = [word for word in sorted(WORDS) if (phase, WORDS[word]) in TRANSITIONS]
         story = f"`codexdrv status {found.order.id} --explain` tells its story."

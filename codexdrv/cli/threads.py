@@ -13,8 +13,10 @@ from codexdrv.errors import ExitCode
 from codexdrv.protocol.methods import ThreadView, list_threads, read_thread_list
 
 
-PAGE = 100
-"""Threads a request; the server sends their previews with them."""
+LIMIT = 100
+PAGE_MAX = 1000
+"""Threads a request. As many as are wanted, where possible: the cursor of older servers has whole
+seconds, and at the border of a page threads of the same second are lost (0.144.5, 0.163)."""
 PREVIEW_CHARACTERS = 60
 
 EPILOG = """\
@@ -30,9 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit",
         type=_count,
-        default=PAGE,
+        default=LIMIT,
         metavar="N",
-        help=f"at most so many, the newest; default {PAGE}",
+        help=f"at most so many, the newest; default {LIMIT}",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
@@ -69,7 +71,7 @@ async def fetch_threads(session: Session, limit: int) -> list[ThreadView]:
     views: list[ThreadView] = []
     cursor: str | None = None
     while len(views) < limit:
-        result = await session.call(list_threads(cursor, min(PAGE, limit - len(views))))
+        result = await session.call(list_threads(cursor, min(PAGE_MAX, limit - len(views))))
         page, cursor = read_thread_list(result)
         views += page
         if cursor is None or not page:

@@ -4,17 +4,17 @@ import anyio
 import structlog
 
 from codexdrv.engine.ledger import Attempted, Echo, Ledger, dispatch_key
-from codexdrv.engine.record import record_size, search_record
+from codexdrv.engine.record import record_size, search_all_records
 from codexdrv.engine.rpc import Answer
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError, LinkError, MalformedMessage, Refused
-from codexdrv.ids import TurnId
-from codexdrv.journal.dispatch import Dispatch, Mark, Step, encode_dispatch
+from codexdrv.ids import DeliveryId, TurnId
+from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, encode_dispatch
 from codexdrv.protocol.methods import Call, read_started_turn, start_turn, steer_turn
 from codexdrv.protocol.refusals import Meaning, read_refusal
 from codexdrv.rules.answers import read_answer
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
-from codexdrv.rules.lifecycle import Delivery, News, Standing
+from codexdrv.rules.lifecycle import Delivery, News, Standing, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.routing import Action, Attempt, Rule, route, situation
 from codexdrv.wire.message import Response
@@ -33,6 +33,8 @@ class Dispatching:
         self._looked_up: set[str] = set()
         self._holds = 0
         self._not_before = 0.0
+        #: Which turn was interrupted for which delivery.
+        self._interrupted: tuple[DeliveryId, TurnId | None] | None = None
         #: What was decided since the last attempt.
         self._trail: list[Step] = []
 
@@ -73,7 +75,7 @@ class Dispatching:
             return 0
         attempt = await self._begin()
         while True:
-            rule = route(situation(self._watch.state, attempt, head.order.when_busy))
+            rule = route(situation(self._watch.state, attempt, self._wish(head)))
             self._trail.append(Step(str(rule.action), rule.why, self._ledger.now_ms()))
             log.debug("delivery.routed", delivery_id=head.order.id, action=rule.action)
             match rule.action:
@@ -87,6 +89,7 @@ class Dispatching:
                         return 0
                     head, attempt = sent
                 case Action.INTERRUPT:
+                    self._interrupted = (head.order.id, self._running())
                     await self._watch.interrupt()
                     return await self._hold(head, rule.reason, rule.why)
                 case Action.HOLD:
@@ -95,6 +98,22 @@ class Dispatching:
                     news = News(Fact.REFUSED, rule.reason, rule.why)
                     await self._ledger.record(head.order.id, news, revision=head.standing.revision)
                     return 0
+
+    def _wish(self, head: Delivery) -> WhenBusy:
+        """Say what to do with a running turn: only the one that was meant is interrupted.
+
+        Whoever began another since did not ask for that (FIELD-REPORTS, openai/codex#40953).
+        """
+        wish = head.order.when_busy
+        if wish is WhenBusy.INTERRUPT and self._interrupted is not None:
+            delivery, turn = self._interrupted
+            if delivery == head.order.id and turn != self._running():
+                return WhenBusy.WAIT
+        return wish
+
+    def _running(self) -> TurnId | None:
+        turn = self._watch.state.turn
+        return turn.id if turn is not None else None
 
     async def _begin(self) -> Attempt:
         self._watch.forget_subscription()
@@ -117,7 +136,9 @@ class Dispatching:
         is_old = order.admitted_at_ms < self._began_ms
         if is_old and path is not None and order.id not in self._looked_up:
             self._looked_up.add(order.id)
-            reading = await self._ledger.ask(lambda _: search_record(path, order.id, start=0))
+            reading = await self._ledger.ask(
+                lambda _: search_all_records(path, order.thread, order.id)
+            )
             for message in reading.found:
                 why = f"the thread's record shows it in turn {message.turn}"
                 self._ledger.post(Echo(order.thread, message.turn, order.id, message.text, why))
@@ -133,6 +154,14 @@ class Dispatching:
         steered = turn.id if turn is not None and rule.action is Action.STEER else None
         dispatch = await self._write_ahead(head, rule, attempt, steered)
         if dispatch is None:
+            return None
+        now = situation(self._watch.state, attempt, self._wish(head))
+        if route(now).action is not rule.action or self._watch.state.turn != turn:
+            # The thread has moved while the disk was busy, and not one byte is written yet.
+            key = (dispatch.life, dispatch.generation, dispatch.number)
+            why = "the thread moved before the request was written"
+            self._ledger.post(Attempted(head.order.id, key, News(Fact.HELD, "moved", why)))
+            await self._ledger.flush()
             return None
         refused = await self._call(head, dispatch)
         written = await self._reload(head)
@@ -159,7 +188,7 @@ class Dispatching:
             life=ledger.life,
             generation=session.generation,
             number=head.standing.revision + 1,
-            peer=session.peer,
+            peer=Peer(*session.peer) if session.peer else None,
             mark=Mark(watch.newest, path, size),
             trail=tuple(self._trail),
         )

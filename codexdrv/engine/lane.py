@@ -157,9 +157,13 @@ class Lane:
     async def _leave(self) -> bool:
         """Stop listening, unless something is owed; say whether the lane is over."""
         thread = self.watch.thread
-        if await self._ledger.ask(
-            lambda journal: journal.lane(thread) or journal.unsettled(thread)
-        ):
+        try:
+            if await self._ledger.ask(
+                lambda journal: journal.lane(thread) or journal.unsettled(thread)
+            ):
+                return False
+        except JournalError as error:
+            log.debug("lane.not_left", thread_id=thread, error=str(error))
             return False
         try:
             await self.watch.unsubscribe()

@@ -6,11 +6,12 @@ turn can never reach the journal before the echo that came in front of it.
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn, Protocol, TypeVar
+from typing import NamedTuple, NoReturn
 
 import anyio
 import structlog
 
+from codexdrv.engine.worker import InThread, Result
 from codexdrv.errors import JournalError, NotFound
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
 from codexdrv.journal.dispatch import decode_dispatch
@@ -23,15 +24,7 @@ from codexdrv.rules.ownership import Fact, Phase
 JOURNAL_RETRY_S = 1.0
 """A full disk or a held lock passes or does not; nothing is sent meanwhile."""
 
-Result = TypeVar("Result")
 log = structlog.get_logger()
-
-
-class InThread(Protocol):
-    """Run blocking work where it does not block the loop; simulations run it in place."""
-
-    async def __call__(self, work: Callable[[], Result]) -> Result:
-        """Run it and wait for its result."""
 
 
 class Echo(NamedTuple):
@@ -50,6 +43,7 @@ class Ending(NamedTuple):
     thread: ThreadId
     turn: TurnId
     status: TurnStatus
+    why: str | None = None
 
 
 class Attempted(NamedTuple):
@@ -98,7 +92,8 @@ class Ledger:
         self.now_ms = now_ms
         self._in_thread = in_thread
         self._on_change = on_change
-        self._notes: deque[Note] = deque()
+        #: Each with the generation that it came from.
+        self._notes: deque[tuple[int | None, Note]] = deque()
         self._posted = anyio.Event()
         self._written = anyio.Event()
         self._is_running = False
@@ -106,7 +101,7 @@ class Ledger:
 
     def post(self, note: Note) -> None:
         """Queue a note; synchronous, for the reader's callbacks."""
-        self._notes.append(note)
+        self._notes.append((self.generation, note))
         self._posted.set()
 
     async def flush(self) -> None:
@@ -179,9 +174,10 @@ class Ledger:
         async with self._pen:
             if not self._notes:
                 return
-            note = self._notes[0]
+            generation, note = self._notes[0]
+            writer = Writer(self.life, generation)
             try:
-                changed = await self._in_thread(lambda: self._apply(note))
+                changed = await self._in_thread(lambda: self._apply(note, writer))
             except JournalError as error:
                 # The note stays first: what the server has done must not be forgotten.
                 log.error("journal.unwritable", error=error.message, notes=len(self._notes))
@@ -197,16 +193,16 @@ class Ledger:
         self._written.set()
         self._written = anyio.Event()
 
-    def _apply(self, note: Note) -> list[Delivery]:
+    def _apply(self, note: Note, writer: Writer) -> list[Delivery]:
         match note:
             case Echo():
-                return self._apply_echo(note)
+                return self._apply_echo(note, writer)
             case Ending():
-                return self._apply_ending(note)
+                return self._apply_ending(note, writer)
             case Attempted():
-                return self._apply_attempted(note)
+                return self._apply_attempted(note, writer)
 
-    def _apply_echo(self, echo: Echo) -> list[Delivery]:
+    def _apply_echo(self, echo: Echo, writer: Writer) -> list[Delivery]:
         try:
             found = self._journal.delivery(DeliveryId(echo.client_id))
         except NotFound:
@@ -217,40 +213,42 @@ class Ledger:
         if found.order.text == echo.text:
             news = News(Fact.SURFACED, "surfaced", echo.why, turn=echo.turn)
             # Whatever a command wrote beside us: surfaced beats everything.
-            return self._write(found, news, revision=None)
+            return self._write(found, news, writer, revision=None)
         if phase is not Phase.PENDING:
             return []
         why = f"turn {echo.turn} shows this id with another text: an operator has to look"
         news = News(Fact.IN_DOUBT, "other_text", why)
-        return self._write(found, news, revision=found.standing.revision)
+        return self._write(found, news, writer, revision=found.standing.revision)
 
-    def _apply_ending(self, ending: Ending) -> list[Delivery]:
+    def _apply_ending(self, ending: Ending, writer: Writer) -> list[Delivery]:
         changed: list[Delivery] = []
         outcome = OUTCOMES.get(ending.status)
         for found in self._journal.unsettled(ending.thread):
             is_open = found.standing.outcome is Outcome.RUNNING
             if is_open and found.standing.turn == ending.turn and outcome is not None:
-                news = News(Fact.TURN_ENDED, outcome=outcome)
-                changed += self._write(found, news, revision=found.standing.revision)
+                news = News(Fact.TURN_ENDED, why=ending.why, outcome=outcome)
+                changed += self._write(found, news, writer, revision=found.standing.revision)
         for found in self._journal.lane(ending.thread):
             if found.standing.phase is Phase.PENDING and _went_into(found.standing, ending.turn):
                 why = f"turn {ending.turn} ended ({ending.status}) and did not show the message"
                 news = News(Fact.IN_DOUBT, "turn_ended", why)
-                changed += self._write(found, news, revision=found.standing.revision)
+                changed += self._write(found, news, writer, revision=found.standing.revision)
         return changed
 
-    def _apply_attempted(self, note: Attempted) -> list[Delivery]:
+    def _apply_attempted(self, note: Attempted, writer: Writer) -> list[Delivery]:
         found = self._journal.delivery(note.delivery)
         is_open = found.standing.phase in {Phase.PENDING, Phase.UNCERTAIN}
         if not is_open or dispatch_key(found.standing) != note.key:
             return []
-        return self._write(found, note.news, revision=found.standing.revision)
+        return self._write(found, note.news, writer, revision=found.standing.revision)
 
-    def _write(self, found: Delivery, news: News, *, revision: int | None) -> list[Delivery]:
+    def _write(
+        self, found: Delivery, news: News, writer: Writer, *, revision: int | None
+    ) -> list[Delivery]:
         written = self._journal.record(
             found.order.id,
             news,
-            writer=Writer(self.life, self.generation),
+            writer=writer,
             now_ms=self.now_ms(),
             revision=revision,
         )

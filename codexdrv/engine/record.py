@@ -2,9 +2,10 @@
 
 import mmap
 import os
+from pathlib import Path
 from typing import NamedTuple
 
-from codexdrv.ids import DeliveryId
+from codexdrv.ids import DeliveryId, ThreadId
 from codexdrv.protocol.events import UserMessage
 from codexdrv.protocol.rollout import read_record_line
 
@@ -27,6 +28,22 @@ def record_size(path: str | None) -> int:
         return os.stat(path).st_size if path else 0
     except OSError:
         return 0
+
+
+def search_all_records(path: str, thread: ThreadId, delivery: DeliveryId) -> RecordReading:
+    """Search every record that a thread ever had: a revert began a new file, which lacks the rest.
+
+    Args:
+        path: the one that the server names now.
+        thread: whose.
+        delivery: which input.
+    """
+    # <sessions>/YYYY/MM/DD/rollout-…-THREAD[_…].jsonl; the older one may be of another day.
+    root = Path(path).parents[min(3, len(Path(path).parents) - 1)]
+    files = {path, *map(str, root.glob(f"[0-9]*/*/*/rollout-*{thread}*.jsonl"))}
+    readings = [search_record(file, delivery, start=0) for file in sorted(files)]
+    found = tuple(message for reading in readings for message in reading.found)
+    return RecordReading(all(reading.is_readable for reading in readings), found)
 
 
 def search_record(path: str | None, delivery: DeliveryId, *, start: int) -> RecordReading:

@@ -95,7 +95,11 @@ class Rpc:
                 waiter.resolve(LinkLost(f"{call.method} was not sent."))
                 self._tell_resolved()
         if not waiter.is_resolved.is_set():
-            # It stays among the waiters: a late answer is the best proof there is.
+            if on_answer is None:
+                # Nobody would hear a late answer; some requests never get one.
+                del self._waiters[number]
+                self._tell_resolved()
+            # Else it stays among the waiters: a late answer is the best proof there is.
             waiter.tell(
                 DeadlinePassed(
                     f"{call.method} was not answered within {call.timeout_s:g} s.",

@@ -1,14 +1,15 @@
 """One generation: one connection from its greeting to its end, used once."""
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, NoReturn
 
 import anyio
 
 from codexdrv.engine.rpc import OnAnswer, Rpc
-from codexdrv.errors import CodexdrvError, LinkLost, Refused
+from codexdrv.errors import CodexdrvError, LinkLost, NoServer, Refused
 from codexdrv.protocol.events import Event, translate
-from codexdrv.protocol.methods import Call, Greeting, initialize, read_greeting
+from codexdrv.protocol.methods import PAGE_ITEMS, Call, Greeting, initialize, read_greeting
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity
 from codexdrv.wire.message import Message, Notification
@@ -38,7 +39,10 @@ class Session:
         generation: int,
         peer: PeerIdentity | None,
         on_event: OnEvent,
+        page_items: int = PAGE_ITEMS,
     ) -> None:
+        #: How many items a page of history may hold; fewer once a page was over the cap.
+        self.page_items = page_items
         self.generation = generation
         self.peer = peer
         #: What the server said of itself; set once it was greeted.
@@ -112,3 +116,17 @@ class Session:
         # client, which sees the same request (DESIGN.md, "Supervisor").
         if isinstance(message, Notification):
             self._on_event(translate(message))
+
+
+def check_home(greeting: Greeting, ours: str) -> None:
+    """Make sure that the server has our threads: one of another home would know none of them.
+
+    Raises:
+        NoServer: it serves another home.
+    """
+    home = greeting.codex_home
+    if home is not None and os.path.realpath(home) != os.path.realpath(ours):
+        raise NoServer(
+            f"The server at the socket serves {home}, not {ours}.",
+            hint="Name the home of that server: [server] codex_home in the configuration.",
+        )

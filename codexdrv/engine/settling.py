@@ -9,9 +9,9 @@ import anyio
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
 from codexdrv.engine.ledger import LINK_LOST, Echo, Ending, Ledger
-from codexdrv.engine.record import RecordReading, search_record
+from codexdrv.engine.record import RecordReading, search_all_records, search_record
 from codexdrv.engine.watch import ThreadWatch
-from codexdrv.ids import DeliveryId
+from codexdrv.ids import DeliveryId, TurnId
 from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.protocol.events import ThreadStatus, TurnStatus
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, delay_s, look_delay_s
@@ -23,6 +23,10 @@ READ_BACK_DELAY_S_FIRST = 0.02
 """The server writes its record before it tells, or within milliseconds after."""
 READ_BACK_DELAY_S_MAX = 60.0
 """A record that does not fill within a minute will not be hurried by us."""
+
+
+REVERTED_AFTER_MS = 60_000
+"""History may lag behind; a turn that a quiet thread does not list for so long is not there."""
 
 
 class Settling:
@@ -92,16 +96,21 @@ class Settling:
         if wait_s > 0:
             return wait_s if watch.is_subscribed else HELD_DELAY_S_FIRST
         self._waiting = None
-        if not await watch.fence():
+        is_quiet = await watch.fence()
+        # The session that took it is no more, and the thread cannot be loaded again.
+        is_lost = watch.state.status is ThreadStatus.NOT_LOADED
+        if not is_quiet and not is_lost:
             return self._echo_s
         if watch.is_subscribed:
             # Else it has no page: it never had a turn.
             await watch.read_page()
         await self._ledger.flush()
-        why = "the thread is quiet again and does not show the message"
+        reason, why = "no_echo", "the thread is quiet again and does not show the message"
+        if is_lost:
+            reason, why = "unloaded", "the thread was unloaded before it showed the message"
         await self._ledger.record(
             key,
-            News(Fact.IN_DOUBT, "no_echo", why),
+            News(Fact.IN_DOUBT, reason, why),
             revision=pending.standing.revision,
         )
         return 0
@@ -115,14 +124,18 @@ class Settling:
         if wait_s > 0:
             return wait_s
         reading = await self._search(doubtful)
-        for message in reading.found:
-            why = f"the thread's record shows it in turn {message.turn}"
-            self._ledger.post(Echo(order.thread, message.turn, order.id, message.text, why))
-        if self._watch.is_subscribed:
-            await self._watch.read_page()
-        else:
-            self._watch.forget_subscription()
-            await self._watch.resume()
+        try:
+            if self._watch.is_subscribed:
+                await self._watch.read_page()
+            else:
+                self._watch.forget_subscription()
+                await self._watch.resume()
+        finally:
+            # Behind the page: legacy records do not say in which turn a message is.
+            for message in reading.found:
+                turn = message.turn or TurnId(standing.answered_turn or "")
+                why = f"the thread's record shows it in turn {turn or '(not named)'}"
+                self._ledger.post(Echo(order.thread, turn, order.id, message.text, why))
         await self._ledger.flush()
         return self._note_look(order.id)
 
@@ -165,18 +178,25 @@ class Settling:
         )
 
     async def _read_endings(self, late: list[Delivery]) -> int:
-        """Post the ends of turns that are over; say of how many nothing was found."""
-        statuses = await fetch_turn_statuses(self._watch.session, self._watch.thread)
-        missing = 0
-        for found in late:
-            turn = found.standing.turn
-            status = statuses.get(turn) if turn else None
-            if turn is None or status is None or status is TurnStatus.IN_PROGRESS:
-                missing += 1
+        """Post the ends of turns that are over; say how many are still open."""
+        thread, now_ms = self._watch.thread, self._ledger.now_ms()
+        since_ms = {
+            found.standing.turn: found.standing.changed_at_ms
+            for found in late
+            if found.standing.turn
+        }
+        statuses = await fetch_turn_statuses(self._watch.session, thread, since_ms)
+        still_open = 0
+        for turn, status in statuses.items():
+            if status is None and now_ms - since_ms[turn] > REVERTED_AFTER_MS:
+                why = "the turn is in the thread's history no more: it was reverted"
+                self._ledger.post(Ending(thread, turn, TurnStatus.INTERRUPTED, why))
+            elif status in {None, TurnStatus.IN_PROGRESS}:
+                still_open += 1
             else:
-                self._ledger.post(Ending(self._watch.thread, turn, status))
+                self._ledger.post(Ending(thread, turn, status))
         await self._ledger.flush()
-        return missing
+        return still_open
 
     async def _search(self, delivery: Delivery) -> RecordReading:
         """Search the record from the attempt's mark on; without an attempt, all of it."""
@@ -185,7 +205,17 @@ class Settling:
         if standing.dispatch is not None:
             mark = decode_dispatch(standing.dispatch).mark
             path, start = mark.path or path, mark.size if mark.path else 0
-        return await self._ledger.ask(lambda _: search_record(path, order.id, start=start))
+        if standing.dispatch is None and path is not None:
+            # This journal never sent it: any file may have it.
+            return await self._ledger.ask(
+                lambda _: search_all_records(path, order.thread, order.id)
+            )
+        reading = await self._ledger.ask(lambda _: search_record(path, order.id, start=start))
+        newer = self._watch.path
+        if reading.found or newer in {None, path}:
+            return reading
+        # A revert has begun a new file since, from which nothing was read yet.
+        return await self._ledger.ask(lambda _: search_record(newer, order.id, start=0))
 
     def _waiting_since(self, key: DeliveryId, revision: int) -> float:
         if self._waiting is None or self._waiting[:2] != (key, revision):

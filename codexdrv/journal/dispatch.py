@@ -16,6 +16,14 @@ class Mark(NamedTuple):
     size: int
 
 
+class Peer(NamedTuple):
+    """The server process (DESIGN.md, "peer identity")."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
 class Step(NamedTuple):
     """One decision on the way to an attempt."""
 
@@ -37,22 +45,27 @@ class Dispatch(NamedTuple):
     generation: int
     #: The revision that the fact of this dispatch has: no two of a delivery are alike.
     number: int
-    #: The server process: pid, start ticks, boot id; None where it is unknown.
-    peer: tuple[int, int, str] | None
+    #: None where it is unknown.
+    peer: Peer | None
     mark: Mark
     #: What was decided since the last attempt, in order; the last one is this route.
     trail: tuple[Step, ...] = ()
 
 
 def encode_dispatch(dispatch: Dispatch) -> str:
-    """Write it as the journal keeps it."""
-    return json.dumps(dispatch._replace(mark=dispatch.mark._asdict())._asdict())  # type: ignore[arg-type]
+    """Write it as the journal keeps it, and as `status --explain --json` shows it."""
+    fields = dispatch._asdict()
+    fields["peer"] = dispatch.peer._asdict() if dispatch.peer else None
+    fields["mark"] = dispatch.mark._asdict()
+    fields["trail"] = [step._asdict() for step in dispatch.trail]
+    return json.dumps(fields)
 
 
 def decode_dispatch(text: str) -> Dispatch:
-    """Read it back."""
-    fields = json.loads(text)
-    peer = fields.pop("peer")
-    mark = Mark(**fields.pop("mark"))
-    trail = tuple(Step(*step) for step in fields.pop("trail", ()))
-    return Dispatch(**fields, peer=None if peer is None else tuple(peer), mark=mark, trail=trail)
+    """Read it back; what a newer version noted beside is no reason to stop."""
+    noted = json.loads(text)
+    fields = {name: noted[name] for name in Dispatch._fields}
+    fields["peer"] = Peer(**noted["peer"]) if noted["peer"] else None
+    fields["mark"] = Mark(**noted["mark"])
+    fields["trail"] = tuple(Step(**step) for step in noted["trail"])
+    return Dispatch(**fields)

@@ -34,7 +34,7 @@ PAGE_TURNS = 2
 """Turns of the newest page where items cannot be listed: the running one and the one before."""
 
 PAGE_STATUSES = 50
-"""A turn that we wait for is nearly always the newest; ids alone are cheap."""
+"""A turn that we wait for is nearly always among the newest; ids alone are cheap."""
 
 OPT_OUT = (
     "command/exec/outputDelta",
@@ -120,34 +120,25 @@ def read_thread(thread: ThreadId, *, with_turns: bool = False) -> Call:
     return Call("thread/read", {"threadId": thread, "includeTurns": with_turns}, READ_TIMEOUT_S)
 
 
-def list_items(thread: ThreadId) -> Call:
+def list_items(thread: ThreadId, limit: int = PAGE_ITEMS) -> Call:
     """Read the newest page of items, newest first."""
-    return Call(
-        "thread/items/list",
-        {"threadId": thread, "sortDirection": "desc", "limit": PAGE_ITEMS},
-        READ_TIMEOUT_S,
-    )
+    return Call("thread/items/list", _newest_first(thread, limit), READ_TIMEOUT_S)
 
 
-def list_turns(thread: ThreadId) -> Call:
+def list_turns(thread: ThreadId, limit: int = PAGE_TURNS) -> Call:
     """Read the newest turns in full: the default view hides steered messages."""
     return Call(
         "thread/turns/list",
-        {"threadId": thread, "sortDirection": "desc", "limit": PAGE_TURNS, "itemsView": "full"},
+        _newest_first(thread, limit) | {"itemsView": "full"},
         READ_TIMEOUT_S,
     )
 
 
-def list_turn_statuses(thread: ThreadId) -> Call:
-    """Read the ids and statuses of the newest turns, without their items."""
+def list_turn_statuses(thread: ThreadId, cursor: str | None = None) -> Call:
+    """Read the ids and statuses of a page of turns, newest first, without their items."""
     return Call(
         "thread/turns/list",
-        {
-            "threadId": thread,
-            "sortDirection": "desc",
-            "limit": PAGE_STATUSES,
-            "itemsView": "notLoaded",
-        },
+        _newest_first(thread, PAGE_STATUSES) | {"cursor": cursor, "itemsView": "notLoaded"},
         READ_TIMEOUT_S,
     )
 
@@ -246,10 +237,13 @@ def read_all_turns(result: Any) -> Page:
     return _turns_page(_list(thread.get("turns"), "turns")[::-1])
 
 
-def read_turn_statuses(result: Any) -> dict[TurnId, TurnStatus]:
-    """Read how the turns of a `thread/turns/list` page stand."""
-    turns = _list(_object(result, "thread/turns/list").get("data"), "turns")
-    return {_turn_id(turn): read_turn_status(turn.get("status")) for turn in turns}
+def read_turn_statuses(result: Any) -> tuple[dict[TurnId, TurnStatus], str | None]:
+    """Read how the turns of a `thread/turns/list` page stand, and the cursor of the next one."""
+    answer = _object(result, "thread/turns/list")
+    turns = _list(answer.get("data"), "turns")
+    cursor = answer.get("nextCursor")
+    statuses = {_turn_id(turn): read_turn_status(turn.get("status")) for turn in turns}
+    return statuses, cursor if isinstance(cursor, str) else None
 
 
 def _turns_page(turns: list[Any]) -> Page:
@@ -281,6 +275,10 @@ def _thread_view(thread: Any) -> ThreadView:
         str(found.get("cwd") or ""),
         str(found.get("preview") or ""),
     )
+
+
+def _newest_first(thread: ThreadId, limit: int) -> dict[str, Any]:
+    return {"threadId": thread, "sortDirection": "desc", "limit": limit}
 
 
 def _input(text: str) -> list[dict[str, str]]:

@@ -151,8 +151,8 @@ def _with_move(standing: Standing, phase: Phase, news: News) -> Standing:
         case _ if phase is not standing.phase:
             changes["turn"] = news.turn or standing.turn
             changes["outcome"] = _OUTCOMES.get(phase, Outcome.RECEIVED)
-            if news.fact is Fact.RESOLVED_SURFACED:
-                # No turn is known, so none can be waited for.
+            if phase is Phase.SURFACED and changes["turn"] is None:
+                # An operator's word, or a record that names no turn: none can be waited for.
                 changes["outcome"] = None
             changes["parked"] = standing.parked and phase is Phase.UNCERTAIN
             # The lane went on without it, so whatever becomes of it comes out of order.

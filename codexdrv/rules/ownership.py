@@ -136,8 +136,10 @@ TRANSITIONS: dict[tuple[Phase, Fact], Phase | TooLate] = {
 }
 """(phase, fact) → the phase after it; every blank is an illegal move."""
 
-FORCED = frozenset({(_F, Fact.RESOLVED_ABSENT), (_C, Fact.RESOLVED_ABSENT)})
-"""Moves that an operator has to force: what had ended is sent."""
+FORCED = frozenset(
+    {(_P, Fact.RESOLVED_ABSENT), (_F, Fact.RESOLVED_ABSENT), (_C, Fact.RESOLVED_ABSENT)}
+)
+"""Moves that an operator has to force: what is on its way, or had ended, is sent again."""
 
 
 def advance(phase: Phase, fact: Fact) -> Phase | TooLate:

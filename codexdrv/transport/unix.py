@@ -90,7 +90,11 @@ async def open_unix(path: str, *, timeout_s: float = CONNECT_TIMEOUT_S) -> Async
         DeadlinePassed: the server takes no connections.
     """
     real = check_socket(path)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+    try:
+        unconnected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise _no_server(path, error) from error
+    with unconnected as sock:
         sock.setblocking(False)
         try:
             with short_socket_path(real) as short, anyio.fail_after(timeout_s):

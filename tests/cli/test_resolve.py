@@ -41,8 +41,14 @@ def test_an_operators_word_moves_what_the_ownership_table_says(desk, phase, word
         assert after == before
 
 
-def test_only_what_has_ended_has_to_be_forced():
-    assert {phase for phase, _ in FORCED} == {Phase.FAILED, Phase.CANCELLED}
+def test_what_has_ended_or_is_on_its_way_has_to_be_forced():
+    assert {phase for phase, _ in FORCED} == {Phase.PENDING, Phase.FAILED, Phase.CANCELLED}
+
+
+def test_what_is_on_its_way_may_yet_arrive(desk):
+    with desk.journal() as journal:
+        admit_in(journal, Phase.PENDING)
+    assert "It may still arrive" in resolve(desk, "absent").err
 
 
 def test_what_was_given_up_and_is_wanted_after_all_is_queued_again(desk):

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from codexdrv import errors
 from codexdrv.cli.main import COMMANDS, named_module
 from codexdrv.errors import CodexdrvError
-from codexdrv.journal.dispatch import Dispatch, Mark, Step, encode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, encode_dispatch
 from codexdrv.journal.journal import Writer
 from codexdrv.protocol.events import ThreadStatus
 from codexdrv.rules.lifecycle import News, Outcome
@@ -103,7 +103,7 @@ def test_the_words_are_those_of_the_code():
     assert delivery["phase"]["enum"] == [*Phase]
     assert delivery["outcome"]["enum"] == fact["outcome"]["enum"] == [*Outcome, None]
     assert fact["fact"]["enum"] == [*Fact]
-    assert attempt["trail"]["items"]["prefixItems"][0]["enum"] == [*Action]
+    assert attempt["trail"]["items"]["properties"]["action"]["enum"] == [*Action]
     assert thread["status"]["enum"] == [*ThreadStatus]
     assert thread["subscription"]["enum"] == [*Subscription]
     assert schemas["thread"]["properties"]["status"]["enum"] == [*ThreadStatus]
@@ -170,7 +170,7 @@ def test_status_prints_a_delivery_and_explains_it(full_desk, phase):
 def test_status_explains_an_attempt_with_all_that_it_notes(desk):
     trail = tuple(Step(str(action), "because", NOW_MS) for action in Action)
     mark = Mark(TURN, "/home/me/rollout.jsonl", 7)
-    attempt = Dispatch("steer", TURN, 1, 1, 1, (4242, 99, "boot"), mark, trail)
+    attempt = Dispatch("steer", TURN, 1, 1, 1, Peer(4242, 99, "boot"), mark, trail)
     with desk.journal() as journal:
         order = journal.admit(make_order()).delivery.order
         writer = Writer(journal.begin_life((1, None, None), "test", now_ms=NOW_MS), 1)

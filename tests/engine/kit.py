@@ -13,7 +13,7 @@ from codexdrv.engine.session import Pace, Session
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError
 from codexdrv.ids import DeliveryId, ThreadId
-from codexdrv.journal.dispatch import Dispatch, Mark, encode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Mark, Peer, encode_dispatch
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import Event
 from codexdrv.rules.lifecycle import Delivery, News, Standing, WhenBusy
@@ -30,7 +30,7 @@ from tests.fakes.streams import MemoryByteStream, open_pair
 PEER = PeerIdentity(4242, 99, "boot")
 PACE = Pace(ping_interval_s=10.0, silence_s=30.0)
 LANE_PACE = LanePace(echo_s=5.0, linger_s=600.0)
-DISPATCH = Dispatch("start", None, 1, 1, 1, PEER, Mark(None, None, 0))
+DISPATCH = Dispatch("start", None, 1, 1, 1, Peer(*PEER), Mark(None, None, 0))
 WAIT_S = 7200.0
 """Virtual, so it costs nothing; what has not come by then will not."""
 LOOK_S_FIRST = 0.01

@@ -9,7 +9,7 @@ from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.journal.journal import Journal
 from codexdrv.rules.lifecycle import WhenBusy
-from codexdrv.rules.ownership import Phase
+from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.thread import TurnKind
 from tests.engine.kit import PEER, pass_time, until
 from tests.fakes.server import (
@@ -638,3 +638,48 @@ def change_turn(bench, thread):
 
 def expected_turns(bench):
     return [params["expectedTurnId"] for params in bench.server.sent("turn/steer")]
+
+
+@pytest.mark.parametrize("when_busy", [WhenBusy.STEER, WhenBusy.WAIT])
+async def test_a_decision_that_news_has_overtaken_during_the_commit_is_not_carried_out(
+    bench, thread, when_busy
+):
+    bench.admit(thread=thread, when_busy=when_busy)
+    thread.holds_turns = True
+    commits = []
+
+    async def commit_slowly(work):
+        before = len(bench.journal.story(DeliveryId("m1")))
+        done = await bench._run_in_place(work)
+        facts = bench.journal.story(DeliveryId("m1"))
+        if len(facts) > before and facts[-1].news.fact is Fact.DISPATCHED and not commits:
+            commits.append(facts[-1])
+            if when_busy is WhenBusy.STEER:
+                bench.server.compact(thread)
+            else:
+                bench.server.begin(thread)
+            await pass_time(0.05)
+        return done
+
+    bench.ledger._in_thread = commit_slowly
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().reason in {"boundary", "busy"})
+        assert bench.server.sent("turn/start") == []
+    assert bench.story()[:2] == ["dispatched start", "held moved"]
+
+
+async def test_a_turn_that_began_after_the_one_that_was_interrupted_is_waited_for(bench, thread):
+    bench.server.begin(thread)
+    thread.holds_turns = True
+    bench.admit(thread=thread, when_busy=WhenBusy.INTERRUPT)
+    meant = thread.running.id
+    bench.server.twist("turn/interrupt", is_carried_out=False)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.server.sent("turn/interrupt") != [])
+        bench.server.finish(thread)
+        bench.server.begin(thread)
+        await until(lambda: bench.standing().reason == "busy")
+        await pass_time(60)
+        assert {call["turnId"] for call in bench.server.sent("turn/interrupt")} == {meant}
+        bench.server.finish(thread)
+        await bench.until_phase(Phase.SURFACED)

@@ -2,6 +2,7 @@ import pytest
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
 from codexdrv.errors import Refused
+from codexdrv.ids import TurnId
 from codexdrv.protocol.events import TurnStatus, UserMessage
 from codexdrv.protocol.methods import PAGE_ITEMS, Page
 from tests.fakes.server import NOT_SUPPORTED, OVERLOADED
@@ -84,10 +85,12 @@ async def test_a_page_is_no_longer_than_its_limit(bench, thread):
 async def test_turns_are_read_with_how_they_stand(bench, thread):
     before, first, second = (turn.id for turn in thread.turns)
     async with bench.connected() as generation:
-        statuses = await fetch_turn_statuses(generation.session, thread.id)
+        wanted = {before, second, TurnId("reverted")}
+        statuses = await fetch_turn_statuses(generation.session, thread.id, wanted)
+    assert first not in statuses
     assert statuses == {
         second: TurnStatus.IN_PROGRESS,
-        first: TurnStatus.COMPLETED,
         before: TurnStatus.COMPLETED,
+        "reverted": None,
     }
     assert bench.server.requests[-1].params["itemsView"] == "notLoaded"

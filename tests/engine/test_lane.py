@@ -1,12 +1,16 @@
+import json
+
 import anyio
 import pytest
 
+from codexdrv.errors import JournalBusy
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import Mark
 from codexdrv.rules.lifecycle import News, Outcome, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
 from tests.engine.kit import LANE_PACE, pass_time, until
 from tests.fakes.server import OVERLOADED, UNHEARD_OF, Drop, Reply
+from tests.fakes.threads import FakeTurn, user_message
 
 
 LONG_S = 1800.0
@@ -489,3 +493,71 @@ async def test_what_cannot_be_read_back_does_not_keep_the_next_message_back(benc
         await bench.until_phase(Phase.SURFACED, "m2")
         assert not bench.standing("m1").stored
     assert ids(thread) == ["m1", "m2"]
+
+
+# What goes wrong around a lane.
+
+
+async def test_leaving_waits_until_the_journal_can_be_read(bench, thread):
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+        failures = [JournalBusy("locked")]
+
+        def fail_once():
+            if failures:
+                raise failures.pop()
+
+        bench.on_journal = fail_once
+        await until(lambda: bench.server.sent("thread/unsubscribe") != [])
+        assert not failures
+
+
+@pytest.mark.parametrize("trouble", ["is_archived", "is_held_elsewhere"])
+async def test_what_a_session_took_that_is_gone_is_in_doubt(bench, thread, trouble):
+    bench.server.twist("turn/start", is_carried_out=False)
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().answered_turn is not None)
+        setattr(thread, trouble, True)
+        bench.server.unload(thread)
+        await bench.until_phase(Phase.UNCERTAIN)
+    assert bench.standing().reason == "unloaded"
+
+
+async def test_what_a_legacy_record_shows_without_a_turn_gets_its_turn_from_history(bench, thread):
+    bench.admit(thread=thread)
+    await bench.send_away(mark=Mark(None, str(thread.path), thread.path.stat().st_size))
+    turn = FakeTurn(status="completed", items=[user_message("m1", "hello")])
+    thread.turns.append(turn)
+    payload = {"type": "user_message", "client_id": "m1", "message": "hello"}
+    with thread.path.open("a") as record:
+        record.write(json.dumps({"type": "event_msg", "payload": payload}) + "\n")
+    bench.begin_life()
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+    assert (bench.standing().turn, bench.standing().outcome) == (turn.id, Outcome.COMPLETED)
+
+
+async def test_a_turn_that_ended_long_ago_is_found_behind_many_others(bench, thread):
+    thread.holds_turns = True
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().stored)
+    thread.running.status = "completed"
+    thread.turns += [FakeTurn(status="completed") for _ in range(120)]
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+    assert bench.standing().outcome is Outcome.COMPLETED
+
+
+async def test_a_turn_that_was_reverted_is_not_said_to_run_for_ever(bench, thread):
+    thread.holds_turns = True
+    bench.admit(thread=thread)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until(lambda: bench.standing().stored)
+    thread.turns.pop()
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await until_settled(bench)
+    assert bench.standing().outcome is Outcome.INTERRUPTED
+    assert "reverted" in bench.journal.story(DeliveryId("m1"))[-1].news.why

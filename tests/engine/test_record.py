@@ -3,7 +3,13 @@ import os
 
 import pytest
 
-from codexdrv.engine.record import UNREADABLE, RecordReading, record_size, search_record
+from codexdrv.engine.record import (
+    UNREADABLE,
+    RecordReading,
+    record_size,
+    search_all_records,
+    search_record,
+)
 from codexdrv.ids import DeliveryId, TurnId
 from codexdrv.protocol.events import UserMessage
 from tests.fakes.threads import FakeThread, FakeTurn, user_message
@@ -123,3 +129,27 @@ def test_a_record_that_is_not_there_has_no_size(thread):
     assert record_size(str(thread.path)) == 0
     add(thread, "m1")
     assert record_size(str(thread.path)) == thread.path.stat().st_size
+
+
+def test_every_record_of_a_thread_is_searched_whatever_day_a_revert_began_a_new_one(tmp_path):
+    days = [tmp_path / "sessions" / "2026" / "11" / day for day in ("29", "30")]
+    names = ["rollout-2026-11-29T10-00-00-t.jsonl", "rollout-2026-11-30T10-00-00-t.jsonl"]
+    old, new = (
+        FakeThread("t", day / name)
+        for day, name in zip(days, names, strict=True)
+        if not day.mkdir(parents=True)
+    )
+    add(old, "m1", "before the revert")
+    add(new, "m2", "after it")
+    assert search_all_records(str(new.path), "t", M1) == found("before the revert")
+    assert search_all_records(str(new.path), "u", M1) == found()
+    old.path.chmod(0)
+    old.path.unlink()
+    assert search_all_records(str(new.path), "t", M1) == found()
+
+
+def test_records_of_which_one_cannot_be_read_say_no_certain_no(tmp_path):
+    day = tmp_path / "sessions" / "2026" / "11" / "29"
+    day.mkdir(parents=True)
+    missing = day / "rollout-2026-11-29T10-00-00-t.jsonl"
+    assert not search_all_records(str(missing), "t", M1).is_readable

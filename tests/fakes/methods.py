@@ -71,8 +71,11 @@ def list_turns(server, connection, params) -> Outcome:
             f"thread {thread.id} is not materialized yet; thread/turns/list is unavailable before"
             " first user message",
         )
-    turns = [turn.shape(params["itemsView"]) for turn in thread.turns[::-1][: params["limit"]]]
-    return {"data": turns, "nextCursor": None}, nothing
+    start = int(params.get("cursor") or 0)
+    end = start + params["limit"]
+    turns = [turn.shape(params["itemsView"]) for turn in thread.turns[::-1][start:end]]
+    cursor = str(end) if end < len(thread.turns) else None
+    return {"data": turns, "nextCursor": cursor}, nothing
 
 
 def start_turn(server, connection, params) -> Outcome:

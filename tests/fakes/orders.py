@@ -1,7 +1,7 @@
 """Deliveries for tests that need some, and the facts that bring one to a phase."""
 
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
-from codexdrv.journal.dispatch import Dispatch, Mark, encode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Mark, Peer, encode_dispatch
 from codexdrv.journal.journal import Journal, Writer
 from codexdrv.rules.lifecycle import Delivery, News, Order, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
@@ -14,7 +14,9 @@ OTHER_THREAD = ThreadId("019a0000-0000-7000-8000-00000000000b")
 TURN = TurnId("019a0000-0000-7000-8000-0000000000cc")
 
 DISPATCH = encode_dispatch(
-    Dispatch("start", None, 1, 1, 1, (4242, 99, "boot"), Mark(None, "/home/me/rollout.jsonl", 7))
+    Dispatch(
+        "start", None, 1, 1, 1, Peer(4242, 99, "boot"), Mark(None, "/home/me/rollout.jsonl", 7)
+    )
 )
 
 WAYS: dict[Phase, tuple[Fact, ...]] = {

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from codexdrv.ids import TurnId
-from codexdrv.journal.dispatch import Dispatch, Mark, Step, decode_dispatch, encode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, decode_dispatch, encode_dispatch
 from tests.fakes.orders import NOW_MS, TURN
 
 
@@ -16,7 +16,7 @@ FULL = Dispatch(
     life=3,
     generation=2,
     number=9,
-    peer=(4242, 123_456_789, "6a2c…boot"),
+    peer=Peer(4242, 123_456_789, "6a2c…boot"),
     mark=Mark(TurnId("anchor"), "/home/me/ünicode/rollout.jsonl", 65_536),
     trail=(
         Step("resume", "not subscribed", NOW_MS),
@@ -39,7 +39,6 @@ def test_what_is_written_is_an_object_with_named_members():
     assert body["mark"]["size"] == 65_536
 
 
-def test_an_attempt_without_a_trail_is_read_too():
-    body = json.loads(encode_dispatch(BARE))
-    del body["trail"]
-    assert decode_dispatch(json.dumps(body)) == BARE
+def test_what_a_newer_version_noted_beside_is_no_reason_to_stop():
+    noted = json.loads(encode_dispatch(FULL)) | {"tomorrow": 1}
+    assert decode_dispatch(json.dumps(noted)) == FULL

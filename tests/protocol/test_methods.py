@@ -94,7 +94,7 @@ READS = [
     (
         methods.read_turn_statuses,
         TURNS,
-        {TURN: TurnStatus.IN_PROGRESS, EARLIER: TurnStatus.COMPLETED},
+        ({TURN: TurnStatus.IN_PROGRESS, EARLIER: TurnStatus.COMPLETED}, None),
     ),
 ]
 
@@ -160,9 +160,15 @@ CALLS = [
         {"threadId": THREAD, "sortDirection": "desc", "limit": 2, "itemsView": "full"},
     ),
     (
-        methods.list_turn_statuses(THREAD),
+        methods.list_turn_statuses(THREAD, "c"),
         "thread/turns/list",
-        {"threadId": THREAD, "sortDirection": "desc", "limit": 50, "itemsView": "notLoaded"},
+        {
+            "threadId": THREAD,
+            "sortDirection": "desc",
+            "limit": 50,
+            "cursor": "c",
+            "itemsView": "notLoaded",
+        },
     ),
     (methods.unsubscribe(THREAD), "thread/unsubscribe", {"threadId": THREAD}),
     (methods.list_threads(None, 20), "thread/list", {"cursor": None, "limit": 20}),
@@ -295,10 +301,11 @@ def test_a_cursor_that_is_no_string_ends_the_list(cursor):
 
 
 def test_a_turn_whose_status_nobody_knows_is_another_one():
-    found = methods.read_turn_statuses(
-        {"data": [{"id": TURN, "status": "paused"}, {"id": EARLIER}]}
+    found, cursor = methods.read_turn_statuses(
+        {"data": [{"id": TURN, "status": "paused"}, {"id": EARLIER}], "nextCursor": "c"}
     )
     assert found == {TURN: TurnStatus.OTHER, EARLIER: TurnStatus.OTHER}
+    assert cursor == "c"
 
 
 MEMBERS = (
