@@ -9,7 +9,7 @@ from codexdrv.config import load_config
 from codexdrv.errors import BadInput, ExitCode, NotResolvable
 from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
-from codexdrv.rules.lifecycle import Delivery, News
+from codexdrv.rules.lifecycle import OPERATOR, Delivery, News
 from codexdrv.rules.ownership import FORCED, TRANSITIONS, Fact, Phase
 
 
@@ -81,7 +81,7 @@ def _resolve(journal: Journal, found: Delivery, args: argparse.Namespace, why: s
         raise _refusal(found, args.word, hint)
     resolved = journal.resolve(
         found.order.id,
-        News(fact, "operator", why),
+        News(fact, OPERATOR, why),
         revision=found.standing.revision,
         now_ms=time.time_ns() // 1_000_000,
     )

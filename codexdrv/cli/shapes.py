@@ -7,7 +7,7 @@ from codexdrv.bell import ring
 from codexdrv.config import Config
 from codexdrv.ids import DeliveryId, ThreadId
 from codexdrv.journal.journal import Journal
-from codexdrv.rules.lifecycle import Delivery, Outcome, is_live
+from codexdrv.rules.lifecycle import OPERATOR, Delivery, Outcome, is_live
 from codexdrv.rules.ownership import Phase
 from codexdrv.snapshot import load_snapshot
 from codexdrv.story import utc
@@ -83,7 +83,7 @@ def delivery_sentence(delivery: Delivery, scene: Scene) -> str:
     order, standing = explain(delivery, scene)
     where = f"{order.id} {_PHASES.get(standing.phase, f'is {standing.phase}')}"
     if standing.phase is not Phase.SURFACED or standing.turn is None:
-        by = "an operator says: " if standing.reason == "operator" else ""
+        by = "an operator says: " if standing.reason == OPERATOR else ""
         return f"{where}: {by}{standing.why}." if standing.why else f"{where}."
     stored = "and stored" if standing.stored else "but not yet read back"
     ended = "runs" if standing.outcome is Outcome.RUNNING else f"is {standing.outcome}"

@@ -17,7 +17,9 @@ FACT_COLUMNS = "fact, reason, why, turn, outcome, attempt, dispatch"
 
 LIVE = "phase NOT IN ('surfaced', 'failed', 'cancelled')"
 """Word for word the condition of the index `live_deliveries`."""
-UNSETTLED = "phase = 'surfaced' AND outcome IS NOT NULL AND (stored = 0 OR outcome = 'running')"
+UNSETTLED = (
+    "phase = 'surfaced' AND reason IS NOT 'operator' AND (stored = 0 OR outcome = 'running')"
+)
 """Word for word the condition of the index `unsettled_deliveries`."""
 
 _ORDER_WIDTH = len(Order._fields)

@@ -36,9 +36,9 @@ CREATE TABLE deliveries (
 CREATE INDEX live_deliveries ON deliveries (thread, seq)
   WHERE phase NOT IN ('surfaced', 'failed', 'cancelled');
 
--- Surfaced by evidence (an operator's word has no outcome), but not yet read back, or its turn runs.
+-- Surfaced by evidence (not an operator's word), but not yet read back, or its turn runs.
 CREATE INDEX unsettled_deliveries ON deliveries (thread, seq)
-  WHERE phase = 'surfaced' AND outcome IS NOT NULL AND (stored = 0 OR outcome = 'running');
+  WHERE phase = 'surfaced' AND reason IS NOT 'operator' AND (stored = 0 OR outcome = 'running');
 
 CREATE INDEX deliveries_by_admission ON deliveries (admitted_at_ms, thread, seq);
 

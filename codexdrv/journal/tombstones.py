@@ -18,7 +18,8 @@ KEEP_TOMBSTONE_MS = 400 * 24 * 3600 * 1000
 
 SETTLED = (
     "(phase IN ('failed', 'cancelled')"
-    " OR (phase = 'surfaced' AND (outcome IS NULL OR stored = 1 AND outcome <> 'running')))"
+    " OR (phase = 'surfaced'"
+    " AND (reason IS 'operator' OR stored = 1 AND outcome IS NOT 'running')))"
     " AND NOT EXISTS (SELECT 1 FROM replies"
     " WHERE replies.delivery = deliveries.id AND acked_at_ms IS NULL)"
 )

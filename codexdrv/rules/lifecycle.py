@@ -12,6 +12,10 @@ from codexdrv.ids import DeliveryId, ThreadId, TurnId
 from codexdrv.rules.ownership import TERMINAL, Fact, Phase, TooLate, advance
 
 
+OPERATOR = "operator"
+"""The reason of what an operator said."""
+
+
 class WhenBusy(StrEnum):
     """What the caller wants while a turn runs."""
 
@@ -170,9 +174,9 @@ def is_live(phase: str) -> bool:
 def is_settled(standing: Standing) -> bool:
     """Say whether nothing more can be expected of a delivery.
 
-    An operator's word is the end of it: no turn is known that could be read back.
+    An operator's word is the end of it: no evidence is waited for.
     """
-    if standing.phase is Phase.SURFACED and standing.outcome is not None:
+    if standing.phase is Phase.SURFACED and standing.reason != OPERATOR:
         return standing.stored and standing.outcome is not Outcome.RUNNING
     return standing.phase in TERMINAL
 

@@ -330,7 +330,9 @@ def test_surfaced_never_leaves_and_stored_and_ends_are_of_it_only(story):
 
 
 def test_an_operators_word_that_it_surfaced_settles_it_without_a_turn():
-    standing = after(News(Fact.DISPATCHED, attempt=1, dispatch="{}"), News(Fact.RESOLVED_SURFACED))
+    standing = after(
+        News(Fact.DISPATCHED, attempt=1, dispatch="{}"), News(Fact.RESOLVED_SURFACED, "operator")
+    )
     assert (standing.phase, standing.outcome, standing.turn) == (Phase.SURFACED, None, None)
     assert is_settled(standing)
 
