@@ -146,7 +146,7 @@ class ThreadWatch:
         """Interrupt the turn that is known to run, if it still does and takes input; no other.
 
         Asked first, because a compaction that began before we listened looks like any turn, and
-        because 0.144.5 and 0.163 do not answer an interrupt when nothing runs.
+        because 0.144.5 and 0.163 never answer an interrupt of the turn that they interrupted last.
 
         Raises:
             Refused: for a reason that says nothing of the thread.
