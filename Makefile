@@ -9,10 +9,10 @@ STAMP := $(VENV)/.installed
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test states lint types demo wheel-test check clean
+.PHONY: help venv binaries test compatibility record states lint types demo wheel-test check clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 venv: $(STAMP) ## Make .venv, with all that development needs (PYTHON=python3)
 
@@ -23,8 +23,21 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,codex]'
 	touch $@
 
+binaries: $(STAMP) ## Install the other codex versions that the tests run on (with npm, outside the checkout)
+	@$(BIN)/python -m tests.acceptance.binaries
+
+# Without npm it runs on the versions that are there, and says at the end what it leaves out.
 test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/python -m tests.acceptance.binaries --try
+	$(BIN)/pytest $(ARGS)
+
+compatibility: binaries ## Write docs/compatibility.md from a run on every version
+	@export CODEXDRV_REQUIRE_ALL_VERSIONS=1 CODEXDRV_RECORD_COMPATIBILITY=1
+	$(BIN)/pytest tests/acceptance/test_compatibility.py
+	$(BIN)/python docs/render_compatibility.py
+
+record: binaries ## Record fixtures/ anew from every version; read the difference before you commit it
+	@$(BIN)/python -m tests.recording.record
 
 lint: $(STAMP) ## Check format and style
 	@$(BIN)/ruff format --check .

@@ -46,6 +46,9 @@ Why the bold cells are bold:
 What no cell shows: in 0.144.5 a steer comes into the thread only when the current response of the
 model ends; 0.163 and newer cut that response. Until then it is *pending (answered)*.
 
+In no version does a server know a thread that another one has started until its first turn: to the
+supervisor it is one that was deleted.
+
 Rows that name a proxy show what a real server cannot be made to do when asked: the proxy stands
 between the supervisor and the real server, and does only what the row says.
 

@@ -5,6 +5,7 @@ model to tell.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 import codexdrv
-from codexdrv.ids import DeliveryId
+from codexdrv.ids import DeliveryId, ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.journal.rows import RecordedFact
-from codexdrv.rules.lifecycle import Standing
+from codexdrv.rules.lifecycle import Order, Standing, WhenBusy
 from codexdrv.snapshot import load_snapshot
 from tests.acceptance.kit import WAIT_S, Message, Rig
 
@@ -51,6 +52,7 @@ class Machine:
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
+        self._proxy: Path | None = None
         self.state = rig.root / "state"
         self.config = rig.root / "codexdrv.toml"
         self.log = rig.root / "supervisor.log"
@@ -69,7 +71,7 @@ class Machine:
     def write_config(self, **targets: str) -> None:
         """Write the configuration; targets are NAME=THREAD."""
         sections = {
-            "server": {"socket": self.rig.socket_path, "codex_home": self.rig.home},
+            "server": {"socket": self._proxy or self.rig.socket_path, "codex_home": self.rig.home},
             "state": {"dir": self.state},
             **{f"targets.{name}": {"thread": thread} for name, thread in targets.items()},
         }
@@ -78,6 +80,11 @@ class Machine:
             lines.append(f"[{section}]")
             lines += [f"{key} = {json.dumps(str(value))}" for key, value in values.items()]
         self.config.write_text("\n".join(lines) + "\n")
+
+    def go_through(self, proxy: Path) -> None:
+        """From the next start on, attach through the proxy of this process that listens here."""
+        self._proxy = proxy
+        self.write_config()
 
     def start(self) -> None:
         """Start a supervisor; on return it is connected to the server."""
@@ -88,7 +95,7 @@ class Machine:
 
     def wait_until_connected(self) -> None:
         """Block until the supervisor is connected to the server that runs now."""
-        pid = self.rig.server.pid
+        pid = os.getpid() if self._proxy else self.rig.server.pid
         _wait(lambda: self._server_pid() == pid, lambda: "a connection to the server")
 
     def wait_until_disconnected(self) -> None:
@@ -138,6 +145,21 @@ class Machine:
     def story(self, delivery: str) -> list[RecordedFact]:
         """Read a delivery's facts."""
         return self._journal.story(DeliveryId(delivery))
+
+    def order(self, delivery: str) -> Order:
+        """Say what was ordered."""
+        return self._journal.delivery(DeliveryId(delivery)).order
+
+    def admit(self, delivery: str, thread: str, text: str) -> None:
+        """Put a delivery into the journal past the checks of the command."""
+        target = source = None
+        now_ms = time.time_ns() // 1_000_000
+        identity = (DeliveryId(delivery), ThreadId(thread))
+        self._journal.admit(Order(*identity, target, source, text, WhenBusy.STEER, 0, now_ms))
+
+    def reasons(self, delivery: str) -> list[str | None]:
+        """Say for which reasons a delivery stood as it did, one after the other."""
+        return [fact.news.reason for fact in self.story(delivery)]
 
     def routes(self, delivery: str) -> list[str]:
         """Say how each attempt of a delivery was made: start or steer."""

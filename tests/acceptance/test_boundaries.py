@@ -1,51 +1,26 @@
 """A thread that takes no input now is waited for; a turn that ends badly is not replayed."""
 
-from typing import NamedTuple
-
 import pytest
 
-from codexdrv.demo.script import COMPACTION, CutStream, Fail, Hold
-from tests.acceptance.kit import Message, Rig, Said, Truth
+from codexdrv.demo.script import CutStream, Fail, Hold
+from tests.acceptance.binaries import by_version
+from tests.acceptance.kit import Rig, Said
 from tests.acceptance.machine import Machine
-from tests.acceptance.scenes import FIRST, agreed, used_thread
-
-
-class Boundary(NamedTuple):
-    """A state in which a thread takes no input."""
-
-    method: str
-    params: Message
-    #: The item by which it shows itself, and what the model is asked.
-    item: str
-    key: str
-    #: What it says by itself.
-    said: tuple[Said, ...]
-
-
-COMPACT = Boundary("thread/compact/start", {}, "contextCompaction", COMPACTION, ())
-LOOK = {"type": "custom", "instructions": "look at it"}
-REVIEW = Boundary(
-    "review/start", {"target": LOOK}, "enteredReviewMode", "look at it", (Said(None, "look at it"),)
+from tests.acceptance.scenes import (
+    COMPACT,
+    FIRST,
+    REVIEW,
+    Boundary,
+    agreed,
+    enter,
+    used_thread,
 )
-
-
-def enter(truth: Truth, thread: str, boundary: Boundary) -> str:
-    """Bring a thread to a boundary; return the turn that is its own."""
-    truth.call(boundary.method, threadId=thread, **boundary.params)
-    started = truth.wait_for(
-        lambda message: (
-            message["method"] == "item/started"
-            and message["params"]["item"]["type"] == boundary.item
-        )
-    )
-    turn: str = started["params"]["turnId"]
-    return turn
 
 
 @pytest.mark.parametrize("when_busy", ["steer", "interrupt"])
 @pytest.mark.parametrize("boundary", [COMPACT, REVIEW], ids=["compaction", "review"])
 def test_a_message_is_held_at_a_boundary_and_goes_after_it(
-    rig: Rig, machine: Machine, boundary: Boundary, when_busy: str
+    rig: Rig, machine: Machine, version: str, boundary: Boundary, when_busy: str
 ):
     rig.model.script[boundary.key] = Hold("done")
     truth = rig.truth()
@@ -60,14 +35,14 @@ def test_a_message_is_held_at_a_boundary_and_goes_after_it(
     rig.model.release(boundary.key)
     machine.wait_for_outcome("m2")
     assert truth.wait_for_turn(turn)["status"] == "completed"
-    said = [FIRST, Said("m1", "before"), *boundary.said, Said("m2", "after")]
+    said = [FIRST, Said("m1", "before"), *by_version(boundary.said, version), Said("m2", "after")]
     assert agreed(rig, thread) == said
 
 
 @pytest.mark.parametrize("when_busy", ["steer", "interrupt"])
 @pytest.mark.parametrize("boundary", [COMPACT, REVIEW], ids=["compaction", "review"])
 def test_a_boundary_that_we_did_not_see_begin_is_one_all_the_same(
-    rig: Rig, machine: Machine, boundary: Boundary, when_busy: str
+    rig: Rig, machine: Machine, version: str, boundary: Boundary, when_busy: str
 ):
     rig.model.script[boundary.key] = Hold("done")
     truth = rig.truth()
@@ -80,10 +55,10 @@ def test_a_boundary_that_we_did_not_see_begin_is_one_all_the_same(
     rig.model.release(boundary.key)
     machine.wait_for_outcome("m1")
     assert truth.wait_for_turn(turn)["status"] == "completed"
-    assert agreed(rig, thread) == [FIRST, *boundary.said, Said("m1", "after")]
+    assert agreed(rig, thread) == [FIRST, *by_version(boundary.said, version), Said("m1", "after")]
 
 
-def test_a_review_that_has_ended_leaves_no_turn_behind(rig: Rig, machine: Machine):
+def test_a_review_that_has_ended_leaves_no_turn_behind(rig: Rig, machine: Machine, version: str):
     truth = rig.truth()
     thread = used_thread(rig, truth)
     machine.start()
@@ -94,7 +69,7 @@ def test_a_review_that_has_ended_leaves_no_turn_behind(rig: Rig, machine: Machin
     machine.wait_for_outcome("m2")
     # The turn inside the review has no end of its own, and is not taken for one that runs.
     assert machine.routes("m2") == ["start"]
-    said = [FIRST, Said("m1", "before"), *REVIEW.said, Said("m2", "after")]
+    said = [FIRST, Said("m1", "before"), *by_version(REVIEW.said, version), Said("m2", "after")]
     assert agreed(rig, thread) == said
 
 

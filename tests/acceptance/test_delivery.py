@@ -3,10 +3,17 @@
 from codexdrv.demo.script import Hold
 from tests.acceptance.kit import Rig, Said
 from tests.acceptance.machine import Machine
-from tests.acceptance.scenes import BUSY, FIRST, agreed, held_turn, used_thread
+from tests.acceptance.scenes import (
+    BUSY,
+    FIRST,
+    agreed,
+    held_turn,
+    used_thread,
+    wait_for_steer,
+)
 
 
-def test_four_messages_arrive_once_and_in_order(rig: Rig, machine: Machine):
+def test_four_messages_arrive_once_and_in_order(rig: Rig, machine: Machine, version: str):
     rig.model.script["three"] = Hold("free")
     truth = rig.truth()
     thread = truth.start_thread(rig.cwd)
@@ -23,7 +30,8 @@ def test_four_messages_arrive_once_and_in_order(rig: Rig, machine: Machine):
     machine.wait_for_outcome("m2")
     machine.deliver("m3", thread, "three", "--wait", "surfaced")
     rig.model.wait_for_prompt("three")
-    machine.deliver("m4", thread, "four", "--wait", "surfaced")
+    machine.deliver("m4", thread, "four")
+    wait_for_steer(rig, machine, "m4", held="three", version=version)
     rig.model.release("three")
     machine.wait_for_outcome("m3", "m4")
     assert machine.standing("m3").turn == machine.standing("m4").turn
@@ -92,12 +100,13 @@ def test_the_idle_thread_of_another_client_is_started(rig: Rig, machine: Machine
     assert agreed(rig, thread) == [FIRST, Said("m1", "hello")]
 
 
-def test_a_running_turn_of_another_client_is_steered(rig: Rig, machine: Machine):
+def test_a_running_turn_of_another_client_is_steered(rig: Rig, machine: Machine, version: str):
     truth = rig.truth()
     thread = used_thread(rig, truth)
     turn = held_turn(rig, truth, thread)
     machine.start()
-    machine.deliver("m1", thread, "also", "--wait", "surfaced")
+    machine.deliver("m1", thread, "also")
+    wait_for_steer(rig, machine, "m1", held=BUSY.text, version=version)
     assert machine.standing("m1").turn == turn
     rig.model.release(BUSY.text)
     machine.wait_for_outcome("m1")

@@ -17,6 +17,9 @@ from codexdrv.demo.script import (
 from tests.acceptance.kit import Message, Rig, Said, ServerError, Truth, read_rollout
 
 
+pytestmark = pytest.mark.one_version
+
+
 def end_of_turn(rig: Rig, text: str) -> Message:
     truth = rig.truth()
     thread = truth.start_thread(rig.cwd)

@@ -1,5 +1,7 @@
 """What can never be delivered is refused with its reason; what only looks odd comes back equal."""
 
+import pytest
+
 from codexdrv.cli.deliver import TEXT_SCALARS_MAX
 from codexdrv.demo.script import Reply
 from tests.acceptance.kit import Rig, Said
@@ -35,6 +37,7 @@ BAD = (
 NOBODY = "019a0000-0000-7000-8000-000000000001"
 
 
+@pytest.mark.one_version
 def test_hard_bodies_come_back_equal(rig: Rig, machine: Machine):
     thread = used_thread(rig, rig.truth())
     machine.start()
@@ -43,6 +46,7 @@ def test_hard_bodies_come_back_equal(rig: Rig, machine: Machine):
     assert agreed(rig, thread) == [FIRST, *(Said(name, text) for name, text in HARD.items())]
 
 
+@pytest.mark.one_version
 def test_the_largest_message_comes_back_equal(rig: Rig, machine: Machine):
     thread = used_thread(rig, rig.truth())
     machine.start()
@@ -53,6 +57,7 @@ def test_the_largest_message_comes_back_equal(rig: Rig, machine: Machine):
     assert agreed(rig, thread) == [FIRST, Said("m1", text)]
 
 
+@pytest.mark.one_version
 def test_bad_input_is_refused_before_anything_is_stored(machine: Machine):
     for flags, stdin, code, words in BAD:
         done = machine.run("deliver", "--thread", NOBODY, *flags, stdin=stdin)
@@ -61,6 +66,7 @@ def test_bad_input_is_refused_before_anything_is_stored(machine: Machine):
     assert machine.run("list").out == ""
 
 
+@pytest.mark.one_version
 def test_a_thread_or_target_that_cannot_be_is_refused(machine: Machine):
     machine.write_config(ops=NOBODY)
     target = machine.run("deliver", "--target", "oops", "--json", "hello")
@@ -73,6 +79,7 @@ def test_a_thread_or_target_that_cannot_be_is_refused(machine: Machine):
     assert machine.run("list").out == ""
 
 
+@pytest.mark.one_version
 def test_the_same_id_is_a_duplicate_or_a_conflict(rig: Rig, machine: Machine):
     thread = used_thread(rig, rig.truth())
     machine.start()
