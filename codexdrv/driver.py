@@ -76,7 +76,6 @@ class Driver:
         self._is_draining = anyio.Event()
         self._rung = anyio.Event()
         self._generation, self._failures = 0, 0
-        #: See `Session.page_items`.
         self._page_items = PAGE_ITEMS
         self._session: Session | None = None
         self._server_pid: int | None = None
@@ -131,7 +130,7 @@ class Driver:
         )
 
     async def wait_for_change(self) -> None:
-        """Wait until the connection, or what is known of a thread, is another than before."""
+        """Wait until the connection, or what is known of a thread, has changed."""
         await self._changed.wait()
 
     def threads(self) -> dict[ThreadId, ThreadWatch]:
@@ -139,12 +138,13 @@ class Driver:
         return {thread: lane.watch for thread, lane in self._lanes.items()}
 
     async def _watch_journal(self) -> None:
-        """Look for what was written without a ring: a ring is a hint, and may be lost."""
+        """Look for what was written without a ring, which may be lost, and what has expired."""
         seen = 0
         while True:
             try:
                 # On the dispatcher's own connection, so that only others' writes count.
                 found = await self._ledger.ask(Journal.data_version)
+                await self._ledger.expire()
             except JournalError as error:
                 log.error("journal.unreadable", error=str(error))
                 found = seen

@@ -342,6 +342,16 @@ async def test_a_page_over_the_cap_is_asked_for_in_smaller_pieces_on_the_next_co
     assert rig.server.sent("thread/items/list") == []
 
 
+async def test_what_is_queued_expires_without_a_server(tmp_path):
+    rig = Rig(tmp_path, LIMITS._replace(poll_s=0.01))
+    order = make_order("m1", at_ms=now_ms())
+    rig.caller.admit(order._replace(expires_at_ms=order.admitted_at_ms + 20))
+    async with rig.driving():
+        await until(lambda: rig.standing().phase is Phase.FAILED)
+    assert rig.standing().reason == "expired"
+    rig.close()
+
+
 async def test_the_end_does_not_wait_for_a_journal_that_cannot_be_written(rig):
     rig.admit(rig.server.add_thread())
     rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)

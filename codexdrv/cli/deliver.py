@@ -10,19 +10,16 @@ import sys
 import time
 from typing import NamedTuple
 
+from codexdrv.cli.message import check_text, read_text
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
 from codexdrv.config import Config, load_config
-from codexdrv.errors import BadInput, ExitCode, NotFound
+from codexdrv.errors import ExitCode, NotFound
 from codexdrv.ids import mint_delivery_id, parse_delivery_id, parse_thread_id
 from codexdrv.journal.journal import Admission, Journal
 from codexdrv.rules.lifecycle import Delivery, Order, WhenBusy, is_live
 from codexdrv.rules.ownership import Phase
 
 
-TEXT_SCALARS_MAX = 1_048_576
-"""The server's own limit for one input (WIRE-FACTS, "Handshake and errors"): it never passes."""
-TEXT_BYTES_MAX = 4 * TEXT_SCALARS_MAX
-"""No character takes more in UTF-8; so a wrong --file does not fill the memory."""
 WAIT_TIMEOUT_S = 60.0
 """Of `--wait surfaced`: an idle thread takes a second, a long model response minutes."""
 STORED_TIMEOUT_S = 5.0
@@ -59,6 +56,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=[str(word) for word in WhenBusy],
         help="while a turn runs: put it into that turn (steer), wait for its end, or interrupt it;"
         " default: the target's, else steer",
+    )
+    parser.add_argument(
+        "--expires",
+        type=_positive_seconds,
+        metavar="S",
+        help="if it is still queued after S seconds it fails and is not sent; default: never",
     )
     parser.add_argument(
         "--wait",
@@ -157,66 +160,11 @@ def _make_order(args: argparse.Namespace, config: Config) -> Order:
         thread=thread,
         target=args.target,
         source=args.source,
-        text=check_text(_read_text(args)),
+        text=check_text(read_text(args.text, args.file)),
         when_busy=WhenBusy(wish),
         seq=0,
         admitted_at_ms=now_ms,
-    )
-
-
-def check_text(text: str) -> str:
-    """Refuse what no thread could take; nothing is trimmed.
-
-    Raises:
-        BadInput: blank, too long, or with lone surrogates.
-    """
-    if not text.strip():
-        raise BadInput(
-            "The message is empty or blank.",
-            hint="Give it as TEXT, with --file, or on stdin with -.",
-        )
-    if len(text) > TEXT_SCALARS_MAX:
-        raise _too_long(f"{len(text):,} characters")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadInput(
-            f"The message is not valid UTF-8 at character {error.start + 1}.",
-            hint="Convert it to UTF-8 first.",
-        ) from error
-    return text
-
-
-def _read_text(args: argparse.Namespace) -> str:
-    if args.file is None and args.text != "-":
-        return str(args.text)
-    is_stdin = args.file is None
-    try:
-        # By its number: `sys.stdin` is None when a daemon has closed it.
-        with open(0 if is_stdin else args.file, "rb", closefd=not is_stdin) as file:
-            raw = file.read(TEXT_BYTES_MAX + 1)
-    except OSError as error:
-        name, hint = (
-            ("Standard input", "Open it, or use --file.")
-            if is_stdin
-            else (f"The file {args.file}", "Check --file.")
-        )
-        raise NotFound(f"{name} cannot be read: {error.strerror}.", hint=hint) from error
-    if len(raw) > TEXT_BYTES_MAX:
-        raise _too_long(f"over {TEXT_BYTES_MAX:,} bytes")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"The message is not valid UTF-8 at byte {error.start + 1}.",
-            hint="Convert it to UTF-8 first.",
-        ) from error
-
-
-def _too_long(size: str) -> BadInput:
-    return BadInput(
-        f"The message has {size}; {TEXT_SCALARS_MAX:,} characters are the most.",
-        hint="Leave it in a file, and deliver a message that names the file.",
+        expires_at_ms=None if args.expires is None else now_ms + round(args.expires * 1000),
     )
 
 
@@ -285,13 +233,21 @@ def _print(admission: Admission, scene: Scene, *, as_json: bool) -> None:
 
 
 def _seconds(text: str) -> float:
-    problem = argparse.ArgumentTypeError(f"{text!r} is neither a number of seconds nor 'none'")
     if text == "none":
         return float("inf")
+    return _number(text, f"{text!r} is neither a number of seconds nor 'none'", least=0)
+
+
+def _positive_seconds(text: str) -> float:
+    # A thousandth is as fine as the journal's times.
+    return _number(text, f"{text!r} is no number of seconds above 0", least=0.001)
+
+
+def _number(text: str, problem: str, *, least: float) -> float:
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        raise problem from None
-    if not seconds >= 0:
-        raise problem
-    return seconds
+        raise argparse.ArgumentTypeError(problem) from None
+    if not least <= number < float("inf"):
+        raise argparse.ArgumentTypeError(problem)
+    return number

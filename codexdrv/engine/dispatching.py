@@ -3,18 +3,18 @@
 import anyio
 import structlog
 
-from codexdrv.engine.ledger import Attempted, Echo, Ledger, dispatch_key
+from codexdrv.engine.ledger import Attempted, Echo, Ledger
 from codexdrv.engine.record import record_size, search_all_records
 from codexdrv.engine.rpc import Answer
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError, LinkError, MalformedMessage, Refused
 from codexdrv.ids import DeliveryId, TurnId
-from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, encode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, dispatch_key, encode_dispatch
 from codexdrv.protocol.methods import Call, read_started_turn, start_turn, steer_turn
 from codexdrv.protocol.refusals import Meaning, read_refusal
 from codexdrv.rules.answers import read_answer
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
-from codexdrv.rules.lifecycle import Delivery, News, Standing, WhenBusy
+from codexdrv.rules.lifecycle import Delivery, News, Standing, WhenBusy, is_expired
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.routing import Action, Attempt, Rule, route, situation
 from codexdrv.wire.message import Response
@@ -46,7 +46,7 @@ class Dispatching:
         """Say whether an attempt is open that was made on this connection."""
         if standing.phase is not Phase.PENDING:
             return False
-        key = dispatch_key(standing)
+        key = dispatch_key(standing.dispatch)
         return key is not None and key[:2] == (self._ledger.life, self._ledger.generation)
 
     async def dispatch(self, head: Delivery, *, is_draining: anyio.Event) -> float:
@@ -60,6 +60,9 @@ class Dispatching:
             Refused, LinkError, PeerError: of a read; nothing was sent.
             JournalError: nothing was sent.
         """
+        if is_expired(head.order, now_ms=self._ledger.now_ms()):
+            await self._ledger.expire()
+            return 0
         wait_s = self._not_before - anyio.current_time()
         if wait_s > 0:
             return wait_s

@@ -14,10 +14,10 @@ import structlog
 from codexdrv.engine.worker import InThread, Result
 from codexdrv.errors import JournalError, NotFound
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
-from codexdrv.journal.dispatch import decode_dispatch
+from codexdrv.journal.dispatch import decode_dispatch, dispatch_key
 from codexdrv.journal.journal import Journal, Writer
 from codexdrv.protocol.events import TurnStatus
-from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
+from codexdrv.rules.lifecycle import EXPIRED, Delivery, News, Outcome, Standing
 from codexdrv.rules.ownership import Fact, Phase
 
 
@@ -166,6 +166,19 @@ class Ledger:
         for found in await self.ask(Journal.pending):
             await self.record(found.order.id, LINK_LOST, revision=found.standing.revision)
 
+    async def expire(self) -> None:
+        """Fail what is still queued although its caller's time is over.
+
+        Raises:
+            JournalError: it is tried again.
+            LifeEnded: another supervisor has taken over.
+        """
+        now_ms = self.now_ms()
+        for found in await self.ask(lambda journal: journal.expired(now_ms)):
+            written = await self.record(found.order.id, EXPIRED, revision=found.standing.revision)
+            if written is not None:
+                self._on_change(found.order.thread)
+
     async def ask(self, question: Callable[[Journal], Result]) -> Result:
         """Read from the journal, in its thread."""
         return await self._in_thread(lambda: question(self._journal))
@@ -238,7 +251,7 @@ class Ledger:
     def _apply_attempted(self, note: Attempted, writer: Writer) -> list[Delivery]:
         found = self._journal.delivery(note.delivery)
         is_open = found.standing.phase in {Phase.PENDING, Phase.UNCERTAIN}
-        if not is_open or dispatch_key(found.standing) != note.key:
+        if not is_open or dispatch_key(found.standing.dispatch) != note.key:
             return []
         return self._write(found, note.news, writer, revision=found.standing.revision)
 
@@ -254,14 +267,6 @@ class Ledger:
         )
         # Only an operator's word can have come between; it stands.
         return [] if written is None else [written]
-
-
-def dispatch_key(standing: Standing) -> tuple[int, int, int] | None:
-    """Say which dispatch an open attempt is."""
-    if standing.dispatch is None:
-        return None
-    dispatch = decode_dispatch(standing.dispatch)
-    return dispatch.life, dispatch.generation, dispatch.number
 
 
 def _went_into(standing: Standing, turn: TurnId) -> bool:

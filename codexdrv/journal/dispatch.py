@@ -69,3 +69,11 @@ def decode_dispatch(text: str) -> Dispatch:
     fields["mark"] = Mark(**noted["mark"])
     fields["trail"] = tuple(Step(**step) for step in noted["trail"])
     return Dispatch(**fields)
+
+
+def dispatch_key(text: str | None) -> tuple[int, int, int] | None:
+    """Say which attempt it is: (life, generation, revision); None: there is none."""
+    if text is None:
+        return None
+    dispatch = decode_dispatch(text)
+    return dispatch.life, dispatch.generation, dispatch.number

@@ -85,6 +85,12 @@ class JournalReader:
         """Load every delivery that is on its way; one a thread at most."""
         return list(self._walk(f"WHERE {LIVE} AND phase = 'pending' ORDER BY thread, seq"))
 
+    def expired(self, now_ms: int) -> list[Delivery]:
+        """Load what is still queued although its caller's time is over."""
+        return list(
+            self._walk(f"WHERE {LIVE} AND phase = 'queued' AND expires_at_ms <= ?", (now_ms,))
+        )
+
     def unsettled(self, thread: ThreadId) -> list[Delivery]:
         """Load a thread's surfaced deliveries that are not read back, or whose turn runs."""
         return list(self._walk(f"WHERE {UNSETTLED} AND thread = ? ORDER BY seq", (thread,)))

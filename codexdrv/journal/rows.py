@@ -7,7 +7,7 @@ from codexdrv.rules.lifecycle import Delivery, News, Order, Outcome, Standing, W
 from codexdrv.rules.ownership import Fact, Phase
 
 
-ORDER_COLUMNS = "id, thread, target, source, text, when_busy, seq, admitted_at_ms"
+ORDER_COLUMNS = "id, thread, target, source, text, when_busy, seq, admitted_at_ms, expires_at_ms"
 STANDING_COLUMNS = (
     "phase, revision, attempts, reason, why, turn, answered_turn, outcome, stored, late, parked, "
     "out_of_order, dispatch, changed_at_ms"

@@ -55,6 +55,8 @@ class Order(NamedTuple):
     seq: int
     #: Unix time, milliseconds.
     admitted_at_ms: int
+    #: Queued for longer than until then, it fails; None: it waits for ever.
+    expires_at_ms: int | None = None
 
 
 class Standing(NamedTuple):
@@ -179,6 +181,15 @@ def is_settled(standing: Standing) -> bool:
     if standing.phase is Phase.SURFACED and standing.reason != OPERATOR:
         return standing.stored and standing.outcome is not Outcome.RUNNING
     return standing.phase in TERMINAL
+
+
+def is_expired(order: Order, *, now_ms: int) -> bool:
+    """Say whether the caller does not want the input any more, if it is still queued."""
+    return order.expires_at_ms is not None and now_ms >= order.expires_at_ms
+
+
+EXPIRED = News(Fact.REFUSED, "expired", "it was still queued when its time was over")
+"""What is then recorded."""
 
 
 def is_same_request(order: Order, other: Order) -> bool:

@@ -3,7 +3,7 @@
 The cells are what was seen; `make compatibility` records them, any other run compares.
 """
 
-from codexdrv.cli.deliver import TEXT_SCALARS_MAX
+from codexdrv.cli.message import TEXT_SCALARS_MAX
 from codexdrv.demo.script import Hold
 from tests.acceptance.binaries import by_version
 from tests.acceptance.cells import Cell

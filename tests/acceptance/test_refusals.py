@@ -2,7 +2,7 @@
 
 import pytest
 
-from codexdrv.cli.deliver import TEXT_SCALARS_MAX
+from codexdrv.cli.message import TEXT_SCALARS_MAX
 from codexdrv.demo.script import Reply
 from tests.acceptance.kit import Rig, Said
 from tests.acceptance.machine import Machine

@@ -7,13 +7,8 @@ from itertools import product
 
 import pytest
 
-from codexdrv.cli.deliver import (
-    STORED_TIMEOUT_S,
-    TEXT_BYTES_MAX,
-    TEXT_SCALARS_MAX,
-    check_text,
-    judge,
-)
+from codexdrv.cli.deliver import STORED_TIMEOUT_S, judge
+from codexdrv.cli.message import TEXT_BYTES_MAX, TEXT_SCALARS_MAX, check_text
 from codexdrv.errors import BadInput, ExitCode
 from codexdrv.journal.journal import Writer
 from codexdrv.rules.lifecycle import Delivery, Outcome, Standing, WhenBusy
@@ -497,3 +492,27 @@ def test_a_timeout_without_a_wait_is_a_usage_error(desk):
     ran = desk.run("deliver", "--thread", THREAD, "--timeout", "5", "hello")
     assert ran.code == 2
     assert ran.sentence == "--timeout is for --wait surfaced."
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "none", "inf", "nan", "0.0001"])
+def test_what_is_no_time_to_expire_is_a_usage_error(desk, seconds):
+    ran = desk.run("deliver", "--thread", THREAD, "--expires", seconds, "hello")
+    assert ran.code == 2
+    assert ran.sentence.endswith(f"{seconds!r} is no number of seconds above 0.")
+
+
+def test_the_time_to_expire_counts_from_the_admission(desk):
+    assert (
+        desk.run("deliver", "--thread", THREAD, "--id", "m1", "--expires", "1.5", "hello").code == 0
+    )
+    with desk.journal() as journal:
+        order = journal.delivery("m1").order
+    assert order.expires_at_ms - order.admitted_at_ms == 1500
+
+
+def test_the_first_ones_time_to_expire_stands(desk):
+    desk.run("deliver", "--thread", THREAD, "--id", "m1", "hello")
+    ran = desk.run("deliver", "--thread", THREAD, "--id", "m1", "--expires", "1", "--json", "hello")
+    assert ran.body["duplicate"]
+    with desk.journal() as journal:
+        assert journal.delivery("m1").order.expires_at_ms is None

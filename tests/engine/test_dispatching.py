@@ -12,6 +12,7 @@ from codexdrv.rules.lifecycle import WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.thread import TurnKind
 from tests.engine.kit import PEER, pass_time, until
+from tests.fakes.orders import make_order
 from tests.fakes.server import (
     DRAINING,
     OVERLOADED,
@@ -683,3 +684,24 @@ async def test_a_turn_that_began_after_the_one_that_was_interrupted_is_waited_fo
         assert {call["turnId"] for call in bench.server.sent("turn/interrupt")} == {meant}
         bench.server.finish(thread)
         await bench.until_phase(Phase.SURFACED)
+
+
+async def test_what_has_expired_is_not_sent_and_lets_the_next_one_pass(bench, thread):
+    order = make_order("m1", thread=thread.id, at_ms=bench.now_ms())
+    bench.journal.admit(order._replace(expires_at_ms=bench.now_ms() + 60_000))
+    bench.admit("m2", thread=thread)
+    await pass_time(60)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.SURFACED, "m2")
+    assert (bench.standing("m1").phase, bench.standing("m1").reason) == (Phase.FAILED, "expired")
+    assert [call["clientUserMessageId"] for call in bench.server.sent("turn/start")] == ["m2"]
+
+
+async def test_what_goes_in_time_does_not_expire(bench, thread):
+    order = make_order("m1", thread=thread.id, at_ms=bench.now_ms())
+    bench.journal.admit(order._replace(expires_at_ms=bench.now_ms() + 60_000))
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.SURFACED)
+        await pass_time(120)
+        await bench.ledger.expire()
+    assert bench.standing().phase is Phase.SURFACED

@@ -152,3 +152,12 @@ def test_what_is_on_its_way_can_be_asked_for(journal):
     for phase in Phase:
         admit_in(journal, phase, f"m-{phase}")
     assert names(journal.pending()) == ["m-pending"]
+
+
+def test_only_what_is_queued_expires(journal):
+    for phase in Phase:
+        admit_in(journal, phase, f"m-{phase}")
+    journal._database.execute("UPDATE deliveries SET expires_at_ms = ?", (NOW_MS + 5,))
+    journal.admit(make_order("for-ever"))
+    assert names(journal.expired(NOW_MS + 4)) == []
+    assert names(journal.expired(NOW_MS + 5)) == ["m-queued"]
