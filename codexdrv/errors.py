@@ -76,6 +76,10 @@ class CodexdrvError(Exception):
         self.message = message
         self.hint = hint
 
+    def as_object(self) -> dict[str, str]:
+        """Lay it out as commands print it with `--json`."""
+        return {"code": self.code, "message": self.message, "hint": self.hint}
+
 
 class CallerError(CodexdrvError):
     """The caller asked for something that cannot be."""

@@ -5,18 +5,18 @@ It never talks to the server, and imports nothing that takes long to import.
 
 import argparse
 import json
-import os
 import sys
 import time
 from typing import NamedTuple
 
-from codexdrv.cli.message import check_text, read_text
+from codexdrv.cli.message import open_input, read_text
+from codexdrv.cli.ndjson import deliver_lines
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
+from codexdrv.cli.wish import Wish, make_order
 from codexdrv.config import Config, load_config
-from codexdrv.errors import ExitCode, NotFound
-from codexdrv.ids import mint_delivery_id, parse_delivery_id, parse_thread_id
+from codexdrv.errors import ExitCode
 from codexdrv.journal.journal import Admission, Journal
-from codexdrv.rules.lifecycle import Delivery, Order, WhenBusy, is_live
+from codexdrv.rules.lifecycle import Delivery, WhenBusy, is_live
 from codexdrv.rules.ownership import Phase
 
 
@@ -33,6 +33,7 @@ examples:
   codexdrv deliver --target ops --source mail --id 4711 --file body.txt
   git log -1 | codexdrv deliver --thread 0199… --wait surfaced --json -
   codexdrv deliver --thread 0199… -- "--starts with a dash"
+  codexdrv deliver --ndjson < messages.ndjson
 
 When it exits 0 the message is on disk; the supervisor does the rest. The same
 id with the same message is a duplicate: exit 0, and nothing is sent twice.
@@ -42,7 +43,7 @@ id with the same message is a duplicate: exit 0, and nothing is sent twice.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.epilog = EPILOG
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument("--target", metavar="NAME", help="a thread named in the configuration")
     where.add_argument(
         "--thread",
@@ -76,7 +77,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=f"seconds that --wait surfaced waits, or 'none'; default {WAIT_TIMEOUT_S:g}",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _declare_input(parser)
+
+
+def _declare_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="PATH", help="read the message from a file")
+    parser.add_argument(
+        "--ndjson",
+        action="store_true",
+        help="read messages from standard input, a JSON object a line, and print one for each:"
+        ' {"thread" or "target", "text", "id"?, "source"?, "when_busy"?}',
+    )
     parser.add_argument(
         "text", nargs="?", metavar="TEXT", help="the message; - reads it from standard input"
     )
@@ -84,19 +95,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> ExitCode:
     """Admit, ring, say so; then wait for what was asked."""
-    if (args.text is None) == (args.file is None):
-        both = "give either TEXT or --file, not both"
-        problem = "no message: give TEXT, --file or -" if args.text is None else both
+    problem = usage_problem(args)
+    if problem is not None:
         print(f"codexdrv deliver: {problem}.\n  See `codexdrv deliver --help`.", file=sys.stderr)
         return ExitCode.USAGE
-    if args.timeout is not None and args.wait != "surfaced":
-        print(
-            "codexdrv deliver: --timeout is for --wait surfaced.\n  See `codexdrv deliver --help`.",
-            file=sys.stderr,
-        )
-        return ExitCode.USAGE
     config = load_config(args.config)
-    order = _make_order(args, config)
+    if args.ndjson:
+        defaults = Wish(None, None, "", when_busy=args.when_busy, expires_s=args.expires)
+        with open_input(None) as lines, Journal(config.state.directory) as journal:
+            return deliver_lines(lines, journal, config, defaults)
+    text = read_text(args.text, args.file)
+    wish = Wish(args.target, args.thread, text, args.id, args.source, args.when_busy, args.expires)
+    order = make_order(wish, config)
     with Journal(config.state.directory) as journal:
         admission = journal.admit(order, live_max=config.limits.live_per_thread)
         try:
@@ -110,6 +120,33 @@ def run(args: argparse.Namespace) -> ExitCode:
                 file=sys.stderr,
             )
             return ExitCode.INTERRUPTED
+
+
+def usage_problem(args: argparse.Namespace) -> str | None:
+    """Say what is wrong with flags that are right one by one."""
+    about_one = (args.text, args.file, args.target, args.thread, args.id, args.source)
+    is_one = any(value is not None for value in about_one) or args.wait != "admitted"
+    one = not args.ndjson
+    problems = (
+        (
+            args.ndjson and is_one,
+            "--ndjson goes with no other flag than --when-busy and --expires",
+        ),
+        (
+            one and args.target is None and args.thread is None,
+            "one of the arguments --target --thread is required",
+        ),
+        (
+            one and args.text is None and args.file is None,
+            "no message: give TEXT, --file or -",
+        ),
+        (args.text is not None and args.file is not None, "give either TEXT or --file, not both"),
+        (
+            args.timeout is not None and args.wait != "surfaced",
+            "--timeout is for --wait surfaced",
+        ),
+    )
+    return next((problem for is_so, problem in problems if is_so), None)
 
 
 def _ring_and_wait(
@@ -139,33 +176,6 @@ def _ring_and_wait(
             file=sys.stderr,
         )
     return verdict.code
-
-
-def _make_order(args: argparse.Namespace, config: Config) -> Order:
-    target = config.targets.get(args.target) if args.target is not None else None
-    if args.target is not None and target is None:
-        known = ", ".join(sorted(config.targets)) or "none"
-        raise NotFound(
-            f"There is no target {args.target!r} in {config.path or 'the configuration'}.",
-            hint=f"Known targets: {known}.",
-        )
-    thread = target.thread if target else parse_thread_id(args.thread)
-    now_ms = time.time_ns() // 1_000_000
-    minted = mint_delivery_id(now_ms, os.urandom(10))
-    named = minted if args.id is None else args.id
-    identity = parse_delivery_id(named, source=args.source)
-    wish = args.when_busy or (target.when_busy if target else WhenBusy.STEER)
-    return Order(
-        id=identity,
-        thread=thread,
-        target=args.target,
-        source=args.source,
-        text=check_text(read_text(args.text, args.file)),
-        when_busy=WhenBusy(wish),
-        seq=0,
-        admitted_at_ms=now_ms,
-        expires_at_ms=None if args.expires is None else now_ms + round(args.expires * 1000),
-    )
 
 
 class _Verdict(NamedTuple):

@@ -95,8 +95,7 @@ def _run(args: argparse.Namespace) -> ExitCode:
 def tell_error(error: CodexdrvError, *, as_json: bool) -> ExitCode:
     """Say what is wrong and what to do; the sentence on stderr, the object on stdout."""
     if as_json:
-        body = {"code": error.code, "message": error.message, "hint": error.hint}
-        print(json.dumps({"error": body}))
+        print(json.dumps({"error": error.as_object()}))
     print(f"codexdrv: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)

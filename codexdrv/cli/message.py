@@ -1,5 +1,9 @@
 """The text of a message: where it is read from, and what no thread could take."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
 from codexdrv.errors import BadInput, NotFound
 
 
@@ -41,17 +45,8 @@ def read_text(text: str | None, path: str | None) -> str:
     """
     if path is None and text != "-":
         return str(text)
-    try:
-        # By its number: `sys.stdin` is None when a daemon has closed it.
-        with open(0 if path is None else path, "rb", closefd=path is not None) as file:
-            raw = file.read(TEXT_BYTES_MAX + 1)
-    except OSError as error:
-        name, hint = (
-            ("Standard input", "Open it, or use --file.")
-            if path is None
-            else (f"The file {path}", "Check --file.")
-        )
-        raise NotFound(f"{name} cannot be read: {error.strerror}.", hint=hint) from error
+    with open_input(path) as file:
+        raw = file.read(TEXT_BYTES_MAX + 1)
     if len(raw) > TEXT_BYTES_MAX:
         raise _too_long(f"over {TEXT_BYTES_MAX:,} bytes")
     try:
@@ -61,6 +56,26 @@ def read_text(text: str | None, path: str | None) -> str:
             f"The message is not valid UTF-8 at byte {error.start + 1}.",
             hint="Convert it to UTF-8 first.",
         ) from error
+
+
+@contextmanager
+def open_input(path: str | None) -> Iterator[IO[bytes]]:
+    """Open a file, or standard input.
+
+    Raises:
+        NotFound: it cannot be opened, or not be read inside the block.
+    """
+    try:
+        # By its number: `sys.stdin` is None when a daemon has closed it.
+        with open(0 if path is None else path, "rb", closefd=path is not None) as file:
+            yield file
+    except OSError as error:
+        name, hint = (
+            ("Standard input", "Open it, or use --file.")
+            if path is None
+            else (f"The file {path}", "Check --file.")
+        )
+        raise NotFound(f"{name} cannot be read: {error.strerror}.", hint=hint) from error
 
 
 def _too_long(size: str) -> BadInput:

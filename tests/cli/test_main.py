@@ -25,7 +25,7 @@ ON_THE_JOURNAL = [
     ["resolve", "m1", "--as", "failed", "--why", "I looked"],
 ]
 NOT_YET = {
-    *("--ndjson", "completed", "reconcile", "replies", "watch", "attention"),
+    *("completed", "reconcile", "replies", "watch", "attention"),
     *("--once", "doctor", "service-template", "hold_in_doubt", "spawn"),
 }
 """Words of commands, flags and choices that do not work yet."""
