@@ -12,7 +12,7 @@ SCHEMAS = Path(__file__).parents[1] / "schemas"
 SUFFIX = ".schema.json"
 
 PRINTED = {
-    "deliver": ("delivery",),
+    "deliver": ("delivery", "refused-line"),
     "status": ("machine", "delivery", "explained-delivery"),
     "list": ("delivery",),
     "threads": ("thread",),

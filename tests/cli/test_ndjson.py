@@ -6,6 +6,7 @@ import pytest
 
 from codexdrv.cli.ndjson import LINE_BYTES_MAX
 from tests.fakes.orders import OTHER_THREAD, THREAD
+from tests.public_shapes import check
 
 
 def deliver(desk, *lines, flags=()):
@@ -45,6 +46,8 @@ def test_a_bad_line_does_not_stop_the_rest_and_is_told_by_its_number(desk):
     )
     assert ran.code == 65
     errors = {body["line"]: body["error"]["code"] for body in ran.bodies if "line" in body}
+    for body in ran.bodies:
+        check("refused-line" if "line" in body else "delivery", body)
     assert errors == {3: "bad_input", 4: "bad_input", 5: "conflict", 6: "not_found"}
     assert [name for name, _ in stored(desk)] == ["a", "d"]
 
