@@ -4,7 +4,7 @@ import anyio
 import structlog
 
 from codexdrv.engine.ledger import Attempted, Echo, Ledger
-from codexdrv.engine.record import record_size, search_all_records
+from codexdrv.engine.record import record_size, search_records
 from codexdrv.engine.rpc import Answer
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError, LinkError, MalformedMessage, Refused
@@ -139,9 +139,8 @@ class Dispatching:
         is_old = order.admitted_at_ms < self._began_ms
         if is_old and path is not None and order.id not in self._looked_up:
             self._looked_up.add(order.id)
-            reading = await self._ledger.ask(
-                lambda _: search_all_records(path, order.thread, order.id)
-            )
+            records = await self._watch.records()
+            reading = await self._ledger.ask(lambda _: search_records(records, order.id))
             for message in reading.found:
                 why = f"the thread's record shows it in turn {message.turn}"
                 self._ledger.post(Echo(order.thread, message.turn, order.id, message.text, why))

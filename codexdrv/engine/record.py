@@ -2,6 +2,7 @@
 
 import mmap
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,18 +31,23 @@ def record_size(path: str | None) -> int:
         return 0
 
 
-def search_all_records(path: str, thread: ThreadId, delivery: DeliveryId) -> RecordReading:
-    """Search every record that a thread ever had: a revert began a new file, which lacks the rest.
+def find_records(path: str, thread: ThreadId) -> tuple[str, ...]:
+    """Find every record that a thread ever had: a revert begins a new file, which lacks the rest.
+
+    It looks through the directories of all days; ask once, not for each input.
 
     Args:
         path: the one that the server names now.
         thread: whose.
-        delivery: which input.
     """
     # <sessions>/YYYY/MM/DD/rollout-…-THREAD[_…].jsonl; the older one may be of another day.
     root = Path(path).parents[min(3, len(Path(path).parents) - 1)]
-    files = {path, *map(str, root.glob(f"[0-9]*/*/*/rollout-*{thread}*.jsonl"))}
-    readings = [search_record(file, delivery, start=0) for file in sorted(files)]
+    return tuple(sorted({path, *map(str, root.glob(f"[0-9]*/*/*/rollout-*{thread}*.jsonl"))}))
+
+
+def search_records(paths: Iterable[str], delivery: DeliveryId) -> RecordReading:
+    """Find the lines that record an input in several records; all must be readable for a no."""
+    readings = [search_record(path, delivery, start=0) for path in paths]
     found = tuple(message for reading in readings for message in reading.found)
     return RecordReading(all(reading.is_readable for reading in readings), found)
 

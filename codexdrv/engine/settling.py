@@ -9,7 +9,7 @@ import anyio
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
 from codexdrv.engine.ledger import LINK_LOST, Echo, Ending, Ledger
-from codexdrv.engine.record import RecordReading, search_all_records, search_record
+from codexdrv.engine.record import RecordReading, search_record, search_records
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import DeliveryId, TurnId
 from codexdrv.journal.dispatch import decode_dispatch
@@ -207,9 +207,8 @@ class Settling:
             path, start = mark.path or path, mark.size if mark.path else 0
         if standing.dispatch is None and path is not None:
             # This journal never sent it: any file may have it.
-            return await self._ledger.ask(
-                lambda _: search_all_records(path, order.thread, order.id)
-            )
+            records = await self._watch.records()
+            return await self._ledger.ask(lambda _: search_records(records, order.id))
         reading = await self._ledger.ask(lambda _: search_record(path, order.id, start=start))
         newer = self._watch.path
         if reading.found or newer in {None, path}:

@@ -2,6 +2,7 @@
 
 from codexdrv.engine.history import fetch_newest_page
 from codexdrv.engine.ledger import Echo, Ending, Ledger
+from codexdrv.engine.record import find_records
 from codexdrv.engine.rpc import Answer
 from codexdrv.engine.session import Session
 from codexdrv.errors import CodexdrvError, Refused
@@ -49,6 +50,8 @@ class ThreadWatch:
         #: The newest turn that was seen.
         self.newest: TurnId | None = None
         self._ledger = ledger
+        #: Where its records lie, once that was looked up.
+        self._records: tuple[str, ...] = ()
 
     @property
     def is_subscribed(self) -> bool:
@@ -124,6 +127,17 @@ class ThreadWatch:
                 self._ledger.post(
                     Echo(self.thread, message.turn, message.client_id, message.text, why)
                 )
+
+    async def records(self) -> tuple[str, ...]:
+        """Say where every record of the thread lies; looked up once for each file it has now.
+
+        Raises:
+            JournalError: they share the journal's thread.
+        """
+        path = self.path
+        if path is not None and path not in self._records:
+            self._records = await self._ledger.ask(lambda _: find_records(path, self.thread))
+        return self._records if path is not None else ()
 
     async def fence(self) -> bool:
         """Ask the server's own queue what the thread does; say whether no turn runs.
