@@ -2,7 +2,6 @@
 
 import math
 import time
-from typing import NamedTuple
 
 import anyio
 import structlog
@@ -12,7 +11,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from codexdrv.config import Config
 from codexdrv.engine.lane import Lane, LanePace
 from codexdrv.engine.ledger import Ledger
-from codexdrv.engine.session import Pace, Session, check_home
+from codexdrv.engine.session import Link, Pace, Session, check_home
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.engine.worker import InThread
 from codexdrv.errors import CodexdrvError, FrameTooBig, JournalError, LinkError, PeerError
@@ -31,22 +30,6 @@ STEADY_S = 60.0
 """A connection that stood that long was a good one: the next wait begins small again."""
 
 log = structlog.get_logger()
-
-
-class Link(NamedTuple):
-    """How the connection stands, for `status`."""
-
-    is_connected: bool
-    generation: int
-    #: pid of the server, from the socket.
-    server_pid: int | None = None
-    user_agent: str | None = None
-    version: str | None = None
-    codex_home: str | None = None
-    #: Why there is none.
-    problem: str | None = None
-    #: Seconds since the server was last heard, if only by a pong.
-    silent_s: float | None = None
 
 
 class Driver:
@@ -76,6 +59,7 @@ class Driver:
         self._is_draining = anyio.Event()
         self._rung = anyio.Event()
         self._generation, self._failures = 0, 0
+        #: See `Session.page_items`.
         self._page_items = PAGE_ITEMS
         self._session: Session | None = None
         self._server_pid: int | None = None
@@ -114,20 +98,9 @@ class Driver:
 
     def link(self) -> Link:
         """Say how the connection stands."""
-        session = self._session
-        if session is None or self._problem is not None:
+        if self._session is None or self._problem is not None:
             return Link(False, self._generation, problem=self._problem)
-        greeting = session.greeting
-        return Link(
-            True,
-            self._generation,
-            self._server_pid,
-            greeting.user_agent,
-            server_version(greeting.user_agent),
-            greeting.codex_home,
-            None,
-            session.silent_s,
-        )
+        return self._session.link(self._server_pid)
 
     async def wait_for_change(self) -> None:
         """Wait until the connection, or what is known of a thread, has changed."""
@@ -181,9 +154,11 @@ class Driver:
         self._ledger.generation = self._generation
         session = Session(
             Channel(link.stream, WebSocketFraming()),
-            generation=self._generation, peer=link.peer,
-            on_event=self._hear, page_items=self._page_items,
-        )  # fmt: skip
+            generation=self._generation,
+            peer=link.peer,
+            on_event=self._hear,
+            page_items=self._page_items,
+        )
         self._session, self._server_pid = session, link.pid
         try:
             await session.run(
@@ -258,7 +233,7 @@ class Driver:
 
     def _wake_lane(self, thread: ThreadId) -> None:
         lane = self._lanes.get(thread)
-        if lane:
+        if lane is not None:
             lane.wake()
 
     def _next_pause_s(self, _state: RetryCallState) -> float:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from codexdrv.cli.message import open_input, read_text
 from codexdrv.cli.ndjson import deliver_lines
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
+from codexdrv.cli.usage import tell_usage
 from codexdrv.cli.wish import Wish, make_order
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
@@ -97,8 +98,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     """Admit, ring, say so; then wait for what was asked."""
     problem = usage_problem(args)
     if problem is not None:
-        print(f"codexdrv deliver: {problem}.\n  See `codexdrv deliver --help`.", file=sys.stderr)
-        return ExitCode.USAGE
+        return tell_usage("deliver", problem)
     config = load_config(args.config)
     if args.ndjson:
         defaults = Wish(None, None, "", when_busy=args.when_busy, expires_s=args.expires)
@@ -124,20 +124,20 @@ def run(args: argparse.Namespace) -> ExitCode:
 
 def usage_problem(args: argparse.Namespace) -> str | None:
     """Say what is wrong with flags that are right one by one."""
-    about_one = (args.text, args.file, args.target, args.thread, args.id, args.source)
-    is_one = any(value is not None for value in about_one) or args.wait != "admitted"
-    one = not args.ndjson
+    of_one = (args.text, args.file, args.target, args.thread, args.id, args.source)
+    has_flag_of_one = any(value is not None for value in of_one) or args.wait != "admitted"
+    is_one = not args.ndjson
     problems = (
         (
-            args.ndjson and is_one,
+            args.ndjson and has_flag_of_one,
             "--ndjson goes with no other flag than --when-busy and --expires",
         ),
         (
-            one and args.target is None and args.thread is None,
+            is_one and args.target is None and args.thread is None,
             "one of the arguments --target --thread is required",
         ),
         (
-            one and args.text is None and args.file is None,
+            is_one and args.text is None and args.file is None,
             "no message: give TEXT, --file or -",
         ),
         (args.text is not None and args.file is not None, "give either TEXT or --file, not both"),

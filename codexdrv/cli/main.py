@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from codexdrv import __version__
+from codexdrv.cli.usage import tell_usage
 from codexdrv.errors import CodexdrvError, ExitCode
 
 
@@ -78,11 +79,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _tell_extra(command: str, extra: list[str]) -> ExitCode:
-    hint = f"See `codexdrv {command} --help`."
-    if command == "deliver":
-        hint = f"A message with blanks needs quotes; one that begins with - comes after --. {hint}"
-    print(f"codexdrv {command}: not expected here: {' '.join(extra)}.\n  {hint}", file=sys.stderr)
-    return ExitCode.USAGE
+    quote = "A message with blanks needs quotes; one that begins with - comes after --."
+    hint = quote if command == "deliver" else ""
+    return tell_usage(command, f"not expected here: {' '.join(extra)}", hint=hint)
 
 
 def _run(args: argparse.Namespace) -> ExitCode:

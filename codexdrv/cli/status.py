@@ -3,11 +3,11 @@
 import argparse
 import itertools
 import json
-import sys
 import time
 from typing import Any, NamedTuple
 
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
+from codexdrv.cli.usage import tell_usage
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
 from codexdrv.ids import name_delivery
@@ -43,11 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> ExitCode:
     """Look, and say."""
     if args.explain and args.id is None:
-        print(
-            "codexdrv status: --explain wants an ID.\n  See `codexdrv status --help`.",
-            file=sys.stderr,
-        )
-        return ExitCode.USAGE
+        return tell_usage("status", "--explain wants an ID")
     config = load_config(args.config)
     with Journal(config.state.directory) as journal:
         if args.id is None:

@@ -10,6 +10,7 @@ from codexdrv.engine.rpc import OnAnswer, Rpc
 from codexdrv.errors import CodexdrvError, LinkLost, NoServer, Refused
 from codexdrv.protocol.events import Event, translate
 from codexdrv.protocol.methods import PAGE_ITEMS, Call, Greeting, initialize, read_greeting
+from codexdrv.protocol.versions import server_version
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity
 from codexdrv.wire.message import Message, Notification
@@ -27,6 +28,22 @@ class Pace(NamedTuple):
 
 OnEvent = Callable[[Event], None]
 """Who is told what the server says, synchronously and in the order of the wire."""
+
+
+class Link(NamedTuple):
+    """How the connection stands, for `status`."""
+
+    is_connected: bool
+    generation: int
+    #: pid of the server, from the socket.
+    server_pid: int | None = None
+    user_agent: str | None = None
+    version: str | None = None
+    codex_home: str | None = None
+    #: Why there is none.
+    problem: str | None = None
+    #: Seconds since the server was last heard, if only by a pong.
+    silent_s: float | None = None
 
 
 class Session:
@@ -90,6 +107,19 @@ class Session:
     def silent_s(self) -> float:
         """How long nothing has come, not even the answer to a ping; seconds."""
         return anyio.current_time() - self._channel.last_received_at
+
+    def link(self, server_pid: int | None) -> Link:
+        """Say how this connection stands, once it was greeted."""
+        return Link(
+            True,
+            self.generation,
+            server_pid,
+            self.greeting.user_agent,
+            server_version(self.greeting.user_agent),
+            self.greeting.codex_home,
+            None,
+            self.silent_s,
+        )
 
     async def wait_until_quiet(self) -> None:
         """Wait until every request that was sent has its answer, or none can come any more."""

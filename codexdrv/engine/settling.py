@@ -23,8 +23,6 @@ READ_BACK_DELAY_S_FIRST = 0.02
 """The server writes its record before it tells, or within milliseconds after."""
 READ_BACK_DELAY_S_MAX = 60.0
 """A record that does not fill within a minute will not be hurried by us."""
-
-
 REVERTED_AFTER_MS = 60_000
 """History may lag behind; a turn that a quiet thread does not list for so long is not there."""
 
