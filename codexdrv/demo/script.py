@@ -1,7 +1,7 @@
 """What the scripted model says to a prompt: steps in, server-sent events out, no I/O."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, assert_never
 
 from codexdrv.errors import BadInput
@@ -52,6 +52,16 @@ class RunCommand(NamedTuple):
     then: str
 
 
+class CallTool(NamedTuple):
+    """Call a tool; when its output comes back, answer with a text."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    then: str
+    #: Where the tool lives, if the server lists it inside a namespace.
+    namespace: str | None = None
+
+
 class Fail(NamedTuple):
     """Refuse to answer, in the API's own words."""
 
@@ -71,7 +81,7 @@ class Large(NamedTuple):
     characters: int
 
 
-Step = Reply | Hold | Stream | RunCommand | Fail | CutStream | Large
+Step = Reply | Hold | Stream | RunCommand | CallTool | Fail | CutStream | Large
 
 
 class Prompt(NamedTuple):
@@ -81,7 +91,7 @@ class Prompt(NamedTuple):
     texts: tuple[str, ...]
     #: What the script is asked for: the last text that a user wrote, or COMPACTION.
     key: str
-    #: A command's output came after that text.
+    #: The output of a command or a tool came after that text.
     command_ran: bool
     at: float
 
@@ -130,9 +140,11 @@ def answer(step: Step, prompt: Prompt, number: int) -> Iterator[bytes | Gate]:
             yield _open_message(number)
             yield _delta(after_text, number)
             return
-        case RunCommand(cmd, _) if not prompt.command_ran:
-            yield _close_item(_command(cmd, number))
-        case RunCommand(_, text) | Reply(text):
+        case RunCommand(cmd, then) if not prompt.command_ran:
+            yield _close_item(_call(CallTool("exec_command", {"cmd": cmd}, then), number))
+        case CallTool() if not prompt.command_ran:
+            yield _close_item(_call(step, number))
+        case RunCommand(_, text) | CallTool(_, _, text) | Reply(text):
             yield from _message((text,), number)
         case Stream(chunks):
             yield from _message(chunks, number)
@@ -182,13 +194,15 @@ def _delta(text: str, number: int) -> bytes:
     return encode_event("response.output_text.delta", **place, delta=text)
 
 
-def _command(cmd: str, number: int) -> dict[str, Any]:
+def _call(step: CallTool, number: int) -> dict[str, Any]:
+    place = {} if step.namespace is None else {"namespace": step.namespace}
     return {
         "type": "function_call",
         "id": f"fc_{number}",
         "call_id": f"call_{number}",
-        "name": "exec_command",
-        "arguments": json.dumps({"cmd": cmd}),
+        "name": step.name,
+        "arguments": json.dumps(step.arguments),
+        **place,
     }
 
 

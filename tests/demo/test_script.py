@@ -7,6 +7,7 @@ import pytest
 
 from codexdrv.demo.script import (
     COMPACTION,
+    CallTool,
     CutStream,
     Fail,
     Gate,
@@ -96,6 +97,7 @@ HELD = [*MESSAGE[:2], "gate", *MESSAGE[2:]]
         (Stream(("a", "b")), [*MESSAGE[:2], "output_text.delta", *MESSAGE[2:]]),
         (Hold("a"), HELD),
         (RunCommand("ls", then="a"), ["created", "output_item.done", "completed"]),
+        (CallTool("look", {}, then="a"), ["created", "output_item.done", "completed"]),
         (Fail("code"), ["created", "failed"]),
         (CutStream("a"), MESSAGE[:3]),
     ],
@@ -114,3 +116,12 @@ def test_a_command_that_ran_is_followed_by_a_reply():
     assert kinds(step, prompt_of(user("x"), OUTPUT)) == MESSAGE
     asked = events(step, prompt_of(user("x")))[1]["item"]
     assert (asked["name"], json.loads(asked["arguments"])) == ("exec_command", {"cmd": "ls"})
+
+
+@pytest.mark.parametrize("namespace", [None, "mcp__s"])
+def test_a_tool_that_was_called_is_followed_by_a_reply(namespace: str | None):
+    step = CallTool("look", {"at": 1}, then="a", namespace=namespace)
+    assert kinds(step, prompt_of(user("x"), OUTPUT)) == MESSAGE
+    asked = events(step, prompt_of(user("x")))[1]["item"]
+    assert (asked["name"], json.loads(asked["arguments"])) == ("look", {"at": 1})
+    assert asked.get("namespace", None) == namespace

@@ -2,8 +2,9 @@
 
 `requests.json` has, for each method that we send, every param (and the members of params that we
 send) and the members of its result that we read; `notifications.json` the members of each
-notification that we read, and which of those that we opt out of there are. What a version does not
-have is not in its file.
+notification that we read, and which of those that we opt out of there are; `questions.json` the
+whole schema of the result of each request that the server makes. What a version does not have is
+not in its file.
 """
 
 import json
@@ -18,6 +19,10 @@ from tests.recording.used import Paths, build_calls, sent_members
 
 
 GENERATE_TIMEOUT_S = 60
+
+PROSE = {"description", "title"}
+NAMED = {"definitions", "properties"}
+"""Where a key is a name that the server chose, `title` for one, and no word of JSON Schema."""
 
 Schema = dict[str, Any]
 
@@ -55,10 +60,35 @@ def extract_schemas(binary: str, directory: Path, *, news: Paths, results: Paths
         generate_schema(binary, Path(made))
         requests = _extract_requests(Path(made), results)
         notifications = _extract_notifications(Path(made), news)
+        questions = _extract_questions(Path(made))
     directory.mkdir(parents=True, exist_ok=True)
-    for name, body in (("requests", requests), ("notifications", notifications)):
-        text = json.dumps(body, indent=1, sort_keys=True)
-        (directory / f"{name}.json").write_text(f"{text}\n", "utf-8")
+    _write(directory / "requests.json", requests)
+    _write(directory / "notifications.json", notifications)
+    _write(directory / "questions.json", questions)
+
+
+def without_prose(schema: Any) -> Any:
+    """Copy a schema, without what it says to people."""
+    match schema:
+        case dict():
+            return {
+                key: _each_without_prose(value) if key in NAMED else without_prose(value)
+                for key, value in schema.items()
+                if key not in PROSE
+            }
+        case list():
+            return [without_prose(each) for each in schema]
+        case _:
+            return schema
+
+
+def _each_without_prose(named: Schema) -> Schema:
+    return {name: without_prose(schema) for name, schema in named.items()}
+
+
+def _write(path: Path, body: Schema) -> None:
+    text = json.dumps(body, indent=1, sort_keys=True)
+    path.write_text(f"{text}\n", "utf-8")
 
 
 def _extract_requests(made: Path, results: Paths) -> Schema:
@@ -71,7 +101,7 @@ def _extract_requests(made: Path, results: Paths) -> Schema:
         entry = found.setdefault(call.method, {"params": {}, "result": {}})
         sent = [each.path for each in sent_members(call)]
         entry["params"] |= _describe_all(params, [*_names(params), *sent])
-        document = _response_of(made, params.schema["$ref"])
+        document = _response_of(made, params)
         entry["result"] = _describe_all(document, sorted(results[call.method]))
     return found
 
@@ -88,6 +118,16 @@ def _extract_notifications(made: Path, news: Paths) -> Schema:
     }
 
 
+def _extract_questions(made: Path) -> Schema:
+    asked = _methods_of(made / "ServerRequest.json")
+    return {method: without_prose(_answer_to(made, params)) for method, params in asked.items()}
+
+
+def _answer_to(made: Path, params: Place) -> Schema:
+    answer: Schema = json.loads((made / f"{_name_of(params)}Response.json").read_text("utf-8"))
+    return answer
+
+
 def _methods_of(path: Path) -> dict[str, Place]:
     """Method → its params."""
     document = json.loads(path.read_text("utf-8"))
@@ -97,9 +137,13 @@ def _methods_of(path: Path) -> dict[str, Place]:
     }
 
 
-def _response_of(made: Path, params: str) -> Place:
-    name = params.rpartition("/")[2].removesuffix("Params")
-    (path,) = (path for path in made.glob(f"v[12]/{name}Response.json"))
+def _name_of(params: Place) -> str:
+    name: str = params.schema["$ref"].rpartition("/")[2]
+    return name.removesuffix("Params")
+
+
+def _response_of(made: Path, params: Place) -> Place:
+    (path,) = (path for path in made.glob(f"v[12]/{_name_of(params)}Response.json"))
     document = json.loads(path.read_text("utf-8"))
     return Place(document, document)
 

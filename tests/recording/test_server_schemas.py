@@ -1,11 +1,15 @@
 """What we send and need exists in each version's own schema, or stands in a table of exceptions."""
 
+import json
+
 import pytest
+from jsonschema import Draft7Validator
 
 from codexdrv.protocol.events import READERS, ItemKind, ThreadStatus, TurnStatus
 from codexdrv.protocol.methods import OPT_OUT
 from tests.acceptance.binaries import VERSIONS
-from tests.recording.record import RECORDINGS, load_schemas
+from tests.recording.record import RECORDINGS, SCHEMAS, load_schemas
+from tests.recording.server_schemas import PROSE, without_prose
 from tests.recording.used import build_calls, find_needed, find_used, sent_members
 
 
@@ -131,3 +135,53 @@ def test_an_open_question_has_a_flag_that_we_recognise(notifications):
     flags = notifications["read"]["thread/status/changed"]["status.activeFlags"]["enum"]
     assert flags
     assert all(flag.startswith("waitingOn") for flag in flags)
+
+
+@pytest.fixture
+def questions(version):
+    return json.loads((SCHEMAS / version / "questions.json").read_text("utf-8"))
+
+
+def test_the_result_of_each_question_has_a_schema_that_stands_alone(questions):
+    assert questions
+    for schema in questions.values():
+        assert schema["$schema"] == Draft7Validator.META_SCHEMA["$schema"].rstrip()
+        Draft7Validator.check_schema(schema)
+        defined = {f"#/definitions/{name}" for name in schema.get("definitions", ())}
+        assert {value for key, value in members(schema) if key == "$ref"} == defined
+
+
+def test_each_question_wants_a_result_with_members(questions):
+    # Else a schema that was cut too short would let any answer pass.
+    for schema in questions.values():
+        assert not Draft7Validator(schema).is_valid({})
+
+
+def test_a_schema_loses_its_prose_and_no_member_of_that_name():
+    inner = {"type": "string", "title": "T"}
+    schema = {
+        "title": "T",
+        "description": "D",
+        "properties": {"title": inner, "description": {"type": "null"}},
+        "definitions": {"description": {"oneOf": [inner, {"enum": ["title"]}]}},
+    }
+    assert without_prose(schema) == {
+        "properties": {"title": {"type": "string"}, "description": {"type": "null"}},
+        "definitions": {"description": {"oneOf": [{"type": "string"}, {"enum": ["title"]}]}},
+    }
+
+
+def test_no_prose_is_committed(questions):
+    assert [
+        key for key, value in members(questions) if key in PROSE and isinstance(value, str)
+    ] == []
+
+
+def members(value):
+    """Yield every member of every object in a JSON value."""
+    if isinstance(value, dict):
+        yield from value.items()
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from members(each)
