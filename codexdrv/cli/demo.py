@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from codexdrv import __version__
+from codexdrv.binary import bundled_binary
 from codexdrv.demo.scenario import BUSY, DOWN, IDLE, MESSAGES, RESTART, Message, Proof, Stage
-from codexdrv.demo.server import find_codex
 from codexdrv.errors import ExitCode
 
 
@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> ExitCode:
     """Play the four scenes, then show the thread's own history."""
     began = time.monotonic()
-    binary = find_codex()
+    binary = bundled_binary()
     root = Path(tempfile.mkdtemp(prefix="codexdrv-demo-"))
     try:
         stage = Stage(root, binary, version=__version__)

@@ -1,7 +1,6 @@
 """A real `codex app-server` as a child, on a home of its own, with a scripted model."""
 
 import contextlib
-import importlib
 import json
 import os
 import signal
@@ -13,9 +12,6 @@ from typing import Self
 
 from codexdrv.errors import NoServer
 
-
-BUNDLE = "codex_cli_bin"
-"""The import name of the distribution `openai-codex-cli-bin`."""
 
 READY_TIMEOUT_S = 20.0
 """It takes 0.1 s; a cold disk has 360 MB to read."""
@@ -34,21 +30,6 @@ STDERR_TAIL_BYTES = 2048
 
 CHILD_PATH = "/usr/local/bin:/usr/bin:/bin"
 """Commands of the model's script find a shell and the coreutils; nothing of the caller's."""
-
-
-def find_codex(package: str = BUNDLE) -> str:
-    """Find the native codex binary that the extra `codex` bundles.
-
-    Raises:
-        NoServer: it is not installed.
-    """
-    try:
-        return str(importlib.import_module(package).bundled_codex_path())
-    except (ImportError, FileNotFoundError) as error:
-        raise NoServer(
-            f"There is no bundled codex binary: {error}.",
-            hint="pip install 'codexdrv[codex]'",
-        ) from error
 
 
 def write_home(home: Path, base_url: str) -> None:

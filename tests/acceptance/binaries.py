@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from codexdrv.demo.server import find_codex
-from codexdrv.errors import NoServer
+from codexdrv import binary
+from codexdrv.errors import NoCodex
 
 
 BUNDLED = "0.163.0"
@@ -25,8 +25,6 @@ bundles; with paged history and a writer lock."""
 
 INSTALL_TIMEOUT_S = 600
 """It is 110 MB to fetch and 420 MB to unpack."""
-VERSION_TIMEOUT_S = 20
-"""It takes 10 ms; a cold disk has 400 MB to read."""
 
 Cell = TypeVar("Cell")
 
@@ -72,19 +70,9 @@ def install_binary(version: str, *, fetch_retries: int = 2) -> Binary:
 def read_version(path: str) -> str:
     """Ask an executable which version it is. Raises: NoBinary."""
     try:
-        done = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=VERSION_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoBinary(f"{path} does not run: {error}") from error
-    found = re.fullmatch(r"codex-cli (\S+)\s*", done.stdout)
-    if found is None:
-        raise NoBinary(f"{path} does not say its version: {(done.stdout + done.stderr)[:200]!r}")
-    return found[1]
+        return binary.read_version(path)
+    except NoCodex as error:
+        raise NoBinary(error.message) from error
 
 
 def by_version(cells: Mapping[str, Cell], version: str) -> Cell:
@@ -117,8 +105,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _bundled() -> str:
     try:
-        return find_codex()
-    except NoServer as error:
+        return binary.bundled_binary()
+    except NoCodex as error:
         raise NoBinary(f"{error} (the package openai-codex-cli-bin)") from error
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from codexdrv.demo.server import AppServer, find_codex, write_home
-from codexdrv.errors import ExitCode, NoServer
+from codexdrv.binary import bundled_binary
+from codexdrv.demo.server import AppServer, write_home
+from codexdrv.errors import NoServer
 from tests.acceptance.kit import Truth
 
 
@@ -26,7 +27,7 @@ def app_server(tmp_path: Path, *, binary: str | None = None) -> AppServer:
     home = tmp_path / "home"
     write_home(home, URL)
     socket_path, log = tmp_path / "s.sock", tmp_path / "server.log"
-    return AppServer(binary or find_codex(), home, socket_path, log)
+    return AppServer(binary or bundled_binary(), home, socket_path, log)
 
 
 @pytest.fixture
@@ -77,17 +78,6 @@ def test_the_home_has_one_model_and_no_retries(tmp_path: Path):
         },
     }
     assert (tmp_path / "a" / "home").stat().st_mode & 0o777 == 0o700
-
-
-def test_the_bundled_codex_is_a_native_program():
-    assert Path(find_codex()).read_bytes()[:4] == b"\x7fELF"
-
-
-def test_a_missing_bundle_says_what_to_install():
-    with pytest.raises(NoServer) as caught:
-        find_codex("no_such_bundle")
-    assert caught.value.hint == "pip install 'codexdrv[codex]'"
-    assert caught.value.exit_code == ExitCode.UNAVAILABLE
 
 
 def test_a_started_server_accepts_and_has_a_session_of_its_own(server: AppServer):
