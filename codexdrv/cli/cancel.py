@@ -2,9 +2,9 @@
 
 import argparse
 import json
-import time
 
 from codexdrv.cli.shapes import delivery_object, delivery_sentence, look_around
+from codexdrv.clock import now_ms
 from codexdrv.config import load_config
 from codexdrv.errors import ExitCode, NotCancellable
 from codexdrv.ids import name_delivery
@@ -32,9 +32,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     """Cancel, or say why not."""
     config = load_config(args.config)
     with Journal(config.state.directory) as journal:
-        delivery, too_late = journal.cancel(
-            name_delivery(args.id), now_ms=time.time_ns() // 1_000_000
-        )
+        delivery, too_late = journal.cancel(name_delivery(args.id), now_ms=now_ms())
         scene = look_around(config, journal)
     if too_late is not None:
         raise NotCancellable(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from codexdrv.cli.message import open_input, read_text
 from codexdrv.cli.ndjson import deliver_lines
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
-from codexdrv.cli.usage import tell_usage
+from codexdrv.cli.usage import positive_seconds, seconds, tell_usage
 from codexdrv.cli.wish import Wish, make_order
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
@@ -61,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--expires",
-        type=_positive_seconds,
+        type=positive_seconds,
         metavar="S",
         help="if it is still queued after S seconds it fails and is not sent; default: never",
     )
@@ -73,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         metavar="S",
         help=f"seconds that --wait surfaced waits, or 'none'; default {WAIT_TIMEOUT_S:g}",
     )
@@ -240,24 +240,3 @@ def _print(admission: Admission, scene: Scene, *, as_json: bool) -> None:
         return
     note = " It was here before: nothing new was stored." if is_duplicate else ""
     print(delivery_sentence(delivery, scene) + note)
-
-
-def _seconds(text: str) -> float:
-    if text == "none":
-        return float("inf")
-    return _number(text, f"{text!r} is neither a number of seconds nor 'none'", least=0)
-
-
-def _positive_seconds(text: str) -> float:
-    # A thousandth is as fine as the journal's times.
-    return _number(text, f"{text!r} is no number of seconds above 0", least=0.001)
-
-
-def _number(text: str, problem: str, *, least: float) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(problem) from None
-    if not least <= number < float("inf"):
-        raise argparse.ArgumentTypeError(problem)
-    return number

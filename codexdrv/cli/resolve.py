@@ -2,9 +2,9 @@
 
 import argparse
 import json
-import time
 
 from codexdrv.cli.shapes import delivery_object, delivery_sentence, look_around
+from codexdrv.clock import now_ms
 from codexdrv.config import load_config
 from codexdrv.errors import BadInput, ExitCode, NotResolvable
 from codexdrv.ids import name_delivery
@@ -83,7 +83,7 @@ def _resolve(journal: Journal, found: Delivery, args: argparse.Namespace, why: s
         found.order.id,
         News(fact, OPERATOR, why),
         revision=found.standing.revision,
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=now_ms(),
     )
     if resolved is None:
         raise NotResolvable(

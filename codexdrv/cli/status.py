@@ -3,11 +3,11 @@
 import argparse
 import itertools
 import json
-import time
 from typing import Any, NamedTuple
 
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
 from codexdrv.cli.usage import tell_usage
+from codexdrv.clock import now_ms
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
 from codexdrv.ids import name_delivery
@@ -108,11 +108,11 @@ def _fact_object(fact: RecordedFact) -> dict[str, Any]:
 
 
 def _tell_machine(journal: Journal, config: Config, *, as_json: bool) -> ExitCode:
-    now_ms = time.time_ns() // 1_000_000
+    now = now_ms()
     scene = look_around(config, journal)
     summary = journal.summary()
     snapshot = load_snapshot(config.state.directory) if scene.is_up else None
-    health = judge_health(summary, snapshot, is_up=scene.is_up, now_ms=now_ms)
+    health = judge_health(summary, snapshot, is_up=scene.is_up, now_ms=now)
     if as_json:
         print(json.dumps(_machine_object(summary, snapshot, health, scene)))
     else:

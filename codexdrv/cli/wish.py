@@ -1,10 +1,10 @@
 """What a caller asks for, checked and turned into an order; nothing is stored yet."""
 
 import os
-import time
 from typing import NamedTuple
 
 from codexdrv.cli.message import check_text
+from codexdrv.clock import now_ms
 from codexdrv.config import Config
 from codexdrv.errors import NotFound
 from codexdrv.ids import mint_delivery_id, parse_delivery_id, parse_thread_id
@@ -37,8 +37,8 @@ def make_order(wish: Wish, config: Config) -> Order:
             f"There is no target {wish.target!r} in {config.path or 'the configuration'}.",
             hint=f"Known targets: {known}.",
         )
-    now_ms = time.time_ns() // 1_000_000
-    named = mint_delivery_id(now_ms, os.urandom(10)) if wish.id is None else wish.id
+    now = now_ms()
+    named = mint_delivery_id(now, os.urandom(10)) if wish.id is None else wish.id
     when_busy = wish.when_busy or (target.when_busy if target else WhenBusy.STEER)
     return Order(
         id=parse_delivery_id(named, source=wish.source),
@@ -48,6 +48,6 @@ def make_order(wish: Wish, config: Config) -> Order:
         text=check_text(wish.text),
         when_busy=WhenBusy(when_busy),
         seq=0,
-        admitted_at_ms=now_ms,
-        expires_at_ms=None if wish.expires_s is None else now_ms + round(wish.expires_s * 1000),
+        admitted_at_ms=now,
+        expires_at_ms=None if wish.expires_s is None else now + round(wish.expires_s * 1000),
     )
