@@ -14,10 +14,13 @@ CodexdrvError
 │   └── JournalBusy          another process holds it
 ├── Full                   a limit is reached; later it may not be
 ├── AlreadyRunning         another supervisor holds the lock
+├── NoCodex                there is no codex executable, or it does not run
 ├── LinkError              the connection failed; nobody is to blame
 │   ├── NoServer             nothing listens there
 │   ├── UnsafeSocket         the socket, or a directory on the way, is not safe
 │   ├── LinkLost             the connection ended
+│   │   └── ServerEnded        so did the server of our own that was behind it
+│   ├── AnswerTooBig         the answer came, and was over the cap
 │   ├── DeadlinePassed       no answer in time
 │   └── OutboxFull           the connection takes no more requests for now
 ├── PeerError              the server broke the protocol
@@ -171,6 +174,13 @@ class AlreadyRunning(CodexdrvError):
     retryable = True
 
 
+class NoCodex(CodexdrvError):
+    """There is no codex executable, or it does not run; somebody has to install one."""
+
+    code = "no_codex"
+    exit_code = ExitCode.UNAVAILABLE
+
+
 class LinkError(CodexdrvError):
     """The connection failed; nobody is to blame.
 
@@ -203,6 +213,18 @@ class LinkLost(LinkError):
     """The connection ended."""
 
     code = "link_lost"
+
+
+class ServerEnded(LinkLost):
+    """The server of our own has ended, by itself or by a signal."""
+
+    code = "server_ended"
+
+
+class AnswerTooBig(LinkError):
+    """The answer came, and was over the cap: what it said is not known."""
+
+    code = "answer_too_big"
 
 
 class DeadlinePassed(LinkError):

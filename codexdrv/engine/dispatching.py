@@ -3,7 +3,8 @@
 import anyio
 import structlog
 
-from codexdrv.engine.ledger import Attempted, Echo, Ledger
+from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.notes import Attempted, Echo
 from codexdrv.engine.record import record_size, search_records
 from codexdrv.engine.rpc import Answer
 from codexdrv.engine.watch import ThreadWatch

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from codexdrv.engine.session import Session
-from codexdrv.errors import Refused
+from codexdrv.errors import AnswerTooBig, Refused
 from codexdrv.ids import ThreadId, TurnId
 from codexdrv.protocol.events import TurnStatus
 from codexdrv.protocol.methods import (
@@ -39,9 +39,17 @@ async def fetch_newest_page(session: Session, thread: ThreadId) -> Page:
         Refused: the last way was refused too.
         LinkError: no answer.
     """
-    if not session.page_items:
-        # Even one item was over the cap: the record is the only witness left.
-        return Page((), None)
+    while session.page_items:
+        try:
+            return await _fetch_page(session, thread)
+        except AnswerTooBig:
+            # Where the connection goes on behind it: ask for less.
+            session.page_items //= 4
+    # Even one item was over the cap: the record is the only witness left.
+    return Page((), None)
+
+
+async def _fetch_page(session: Session, thread: ThreadId) -> Page:
     for ask, read in _WAYS[:-1]:
         try:
             return read(await session.call(ask(thread, session.page_items)))

@@ -6,17 +6,26 @@ turn can never reach the journal before the echo that came in front of it.
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import anyio
 import structlog
 
+from codexdrv.engine.notes import (
+    LINK_LOST,
+    NEWS_LOST,
+    OUTCOMES,
+    Attempted,
+    Echo,
+    Ending,
+    Gap,
+    Note,
+)
 from codexdrv.engine.worker import InThread, Result
 from codexdrv.errors import JournalError, NotFound
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
 from codexdrv.journal.dispatch import decode_dispatch, dispatch_key
 from codexdrv.journal.journal import Journal, Writer
-from codexdrv.protocol.events import TurnStatus
 from codexdrv.rules.lifecycle import EXPIRED, Delivery, News, Outcome, Standing
 from codexdrv.rules.ownership import Fact, Phase
 
@@ -26,49 +35,6 @@ JOURNAL_RETRY_S = 1.0
 
 log = structlog.get_logger()
 
-
-class Echo(NamedTuple):
-    """The server shows a user message that carries a client id."""
-
-    thread: ThreadId
-    turn: TurnId
-    client_id: str
-    text: str
-    why: str
-
-
-class Ending(NamedTuple):
-    """A turn ended."""
-
-    thread: ThreadId
-    turn: TurnId
-    status: TurnStatus
-    why: str | None = None
-
-
-class Attempted(NamedTuple):
-    """What became of one request; late ones count as long as no other attempt has begun."""
-
-    delivery: DeliveryId
-    #: (life, generation, revision) of the dispatch.
-    key: tuple[int, int, int]
-    news: News
-
-
-Note = Echo | Ending | Attempted
-
-OUTCOMES = {
-    TurnStatus.COMPLETED: Outcome.COMPLETED,
-    TurnStatus.FAILED: Outcome.FAILED,
-    TurnStatus.INTERRUPTED: Outcome.INTERRUPTED,
-}
-
-LINK_LOST = News(
-    Fact.IN_DOUBT,
-    "link_lost",
-    "the connection or the supervisor ended while the request was open",
-)
-"""What is on its way on a connection that is no more."""
 
 _CAN_SURFACE = frozenset(Phase) - {Phase.SURFACED}
 """A row whose phase is not known at all is left alone."""
@@ -214,6 +180,8 @@ class Ledger:
                 return self._apply_ending(note, writer)
             case Attempted():
                 return self._apply_attempted(note, writer)
+            case Gap():
+                return self._apply_gap(writer)
 
     def _apply_echo(self, echo: Echo, writer: Writer) -> list[Delivery]:
         try:
@@ -254,6 +222,13 @@ class Ledger:
         if not is_open or dispatch_key(found.standing.dispatch) != note.key:
             return []
         return self._write(found, note.news, writer, revision=found.standing.revision)
+
+    def _apply_gap(self, writer: Writer) -> list[Delivery]:
+        changed: list[Delivery] = []
+        for found in self._journal.pending():
+            revision = found.standing.revision
+            changed += self._write(found, NEWS_LOST, writer, revision=revision)
+        return changed
 
     def _write(
         self, found: Delivery, news: News, writer: Writer, *, revision: int | None

@@ -6,17 +6,25 @@ how it ended, also when the caller was cancelled, and of an answer that came aft
 """
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import anyio
+import structlog
 
-from codexdrv.errors import DeadlinePassed, LinkError, LinkLost, Refused
+from codexdrv.errors import (
+    AnswerTooBig,
+    DeadlinePassed,
+    LinkError,
+    LinkLost,
+    MalformedFrame,
+    Refused,
+)
 from codexdrv.protocol.methods import Call
 from codexdrv.transport.channel import Channel, Ticket
 from codexdrv.wire.message import (
     Message,
-    Notification,
     Refusal,
     Request,
     Response,
@@ -29,6 +37,12 @@ Answer = Response | Refused | LinkError
 """How a request ended: carried out, refused, or nobody can say more than the error does."""
 
 OnAnswer = Callable[[Answer], None]
+
+_ANSWER = re.compile(rb'\s*\{\s*"id"\s*:\s*(\d+)\s*,\s*"(?:result|error)"')
+_CALL = re.compile(rb'\s*\{\s*(?:"id"\s*:\s*(?:\d+|"[^"]*")\s*,\s*)?"method"')
+"""How messages begin; the server writes their members in this order."""
+
+log = structlog.get_logger()
 
 
 class _Waiter:
@@ -55,9 +69,23 @@ class _Waiter:
 class Rpc:
     """One connection's requests; used once."""
 
-    def __init__(self, channel: Channel, on_message: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        on_message: Callable[[Message], None],
+        on_gap: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take a channel that does not run yet.
+
+        Args:
+            channel: the connection.
+            on_message: told of what is no answer, synchronously, in the order of the wire.
+            on_gap: told that something was over the cap and is lost; it may have been news.
+        """
         self._channel = channel
         self._on_message = on_message
+        self._on_gap = on_gap
+        self._noise_left = channel.noise_frames_max
         self._waiters: dict[int, _Waiter] = {}
         self._numbers = itertools.count(1)
         self._resolved = anyio.Event()
@@ -110,9 +138,21 @@ class Rpc:
             return waiter.answer.result
         raise waiter.answer
 
-    def notify(self, method: str) -> None:
-        """Send a notification that has no params."""
-        self._channel.post(encode(Notification(method, {})))
+    def send(self, message: Message) -> None:
+        """Send what has no answer, or one that nobody waits for.
+
+        Raises:
+            LinkError: it was not sent.
+        """
+        self._channel.post(encode(message))
+
+    def probe(self, call: Call) -> None:
+        """Send a request for the sake of any answer; it is dropped.
+
+        Raises:
+            LinkError: it was not sent.
+        """
+        self.send(Request(next(self._numbers), call.method, call.params))
 
     async def run(self) -> NoReturn:
         """Read until the connection ends, then wake everybody.
@@ -121,7 +161,7 @@ class Rpc:
             LinkLost, PeerError: why it ended.
         """
         try:
-            await self._channel.run(self._receive)
+            await self._channel.run(self._receive, self._lose)
         finally:
             waiters, self._waiters = self._waiters, {}
             for waiter in waiters.values():
@@ -132,7 +172,16 @@ class Rpc:
             self._tell_resolved()
 
     def _receive(self, frame: bytes) -> None:
-        message = decode(frame)
+        try:
+            message = decode(frame)
+        except MalformedFrame as error:
+            if not self._noise_left:
+                raise
+            # A child's wrapper, or a shell on the way, says something before the server does.
+            self._noise_left -= 1
+            log.warning("frame.skipped", error=str(error))
+            return
+        self._noise_left = 0
         match message:
             case Response(id=number):
                 self._resolve(number, message)
@@ -147,6 +196,22 @@ class Rpc:
         if waiter is not None:
             waiter.resolve(answer)
         self._tell_resolved()
+
+    def _lose(self, head: bytes) -> None:
+        """Take the beginning of a message over the cap: tell its waiter, and that there is a gap.
+
+        Where the beginning does not tell whose it was, it may have been anybody's.
+        """
+        log.warning("message.dropped", begins=head.decode(errors="replace"))
+        answered = _ANSWER.match(head)
+        if answered:
+            numbers = [int(answered[1])]
+        else:
+            numbers = [] if _CALL.match(head) else list(self._waiters)
+        for number in numbers:
+            too_big = "The answer was larger than any that we need, and was dropped."
+            self._resolve(number, AnswerTooBig(too_big, maybe_written=True))
+        self._on_gap()
 
     def _tell_resolved(self) -> None:
         self._resolved.set()

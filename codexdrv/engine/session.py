@@ -2,21 +2,33 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 import anyio
+import structlog
 
 from codexdrv.engine.rpc import OnAnswer, Rpc
-from codexdrv.errors import CodexdrvError, LinkLost, NoServer, Refused
+from codexdrv.errors import CodexdrvError, LinkError, LinkLost, NoServer, Refused
 from codexdrv.protocol.events import Event, translate
-from codexdrv.protocol.methods import PAGE_ITEMS, Call, Greeting, initialize, read_greeting
+from codexdrv.protocol.methods import (
+    PAGE_ITEMS,
+    Call,
+    Greeting,
+    initialize,
+    list_loaded,
+    read_greeting,
+)
+from codexdrv.protocol.questions import Policy, answer
 from codexdrv.protocol.versions import server_version
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity
-from codexdrv.wire.message import Message, Notification
+from codexdrv.wire.message import Message, Notification, Request
 
 
 CLIENT_NAME = "codexdrv"
+
+log = structlog.get_logger()
 
 
 class Pace(NamedTuple):
@@ -56,8 +68,21 @@ class Session:
         generation: int,
         peer: PeerIdentity | None,
         on_event: OnEvent,
+        on_gap: Callable[[], None] = lambda: None,
+        policy: Policy = Policy.LEAVE,
         page_items: int = PAGE_ITEMS,
     ) -> None:
+        """Take a connection that nobody has greeted.
+
+        Args:
+            channel: the connection.
+            generation: its number in this life.
+            peer: the server's process, where that is known.
+            on_event: told what the server says.
+            on_gap: told that something it said was over the cap and is lost.
+            policy: how its questions are answered.
+            page_items: see the attribute.
+        """
         #: How many items a page of history may hold; fewer once a page was over the cap.
         self.page_items = page_items
         self.generation = generation
@@ -66,7 +91,8 @@ class Session:
         self.greeting = Greeting("", None)
         self._channel = channel
         self._on_event = on_event
-        self._rpc = Rpc(channel, self._hear)
+        self._policy = policy
+        self._rpc = Rpc(channel, self._hear, on_gap)
 
     async def run(
         self, serve: Callable[["Session"], Awaitable[None]], *, version: str, pace: Pace
@@ -132,20 +158,40 @@ class Session:
             # An overloaded server refuses this as anything else: try again later.
             raise LinkLost(f"The server refused to be greeted: {refused}") from refused
         self.greeting = read_greeting(answer)
-        self._rpc.notify("initialized")
+        self._rpc.send(Notification("initialized", {}))
 
     async def _keep_alive(self, pace: Pace) -> None:
         while True:
             await anyio.sleep(pace.ping_interval_s)
             if self.silent_s > pace.silence_s:
                 raise LinkLost(f"The server has said nothing for {self.silent_s:.0f} s.")
-            self._channel.ping()
+            if self._channel.has_ping:
+                self._channel.ping()
+            else:
+                # What cannot be sent now is no sign of life; the silence will tell.
+                with suppress(LinkError):
+                    self._rpc.probe(list_loaded())
 
     def _hear(self, message: Message) -> None:
-        # Attached, we answer no request of the server: the first answer wins over the user's own
-        # client, which sees the same request (DESIGN.md, "Supervisor").
         if isinstance(message, Notification):
             self._on_event(translate(message))
+        elif isinstance(message, Request):
+            self._answer(message)
+
+    def _answer(self, question: Request) -> None:
+        # Attached, we answer no request of the server: the first answer wins over the user's own
+        # client, which sees the same request (DESIGN.md, "Supervisor").
+        reply = answer(question, self._policy)
+        if reply is None:
+            return
+        thread = question.params.get("threadId")
+        try:
+            self._rpc.send(reply)
+        except LinkError as error:
+            # It is asked again when the next generation resumes the thread.
+            log.warning("question.unanswered", method=question.method, error=str(error))
+        else:
+            log.info("question.declined", method=question.method, thread_id=thread)
 
 
 def check_home(greeting: Greeting, ours: str) -> None:

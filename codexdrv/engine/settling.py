@@ -8,7 +8,8 @@ import math
 import anyio
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
-from codexdrv.engine.ledger import LINK_LOST, Echo, Ending, Ledger
+from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.notes import LINK_LOST, Echo, Ending
 from codexdrv.engine.record import RecordReading, search_record, search_records
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import DeliveryId, TurnId

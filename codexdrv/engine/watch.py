@@ -1,7 +1,8 @@
 """What one generation knows of one thread, and the reads that teach it more."""
 
 from codexdrv.engine.history import fetch_newest_page
-from codexdrv.engine.ledger import Echo, Ending, Ledger
+from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.notes import Echo, Ending
 from codexdrv.engine.record import find_records
 from codexdrv.engine.rpc import Answer
 from codexdrv.engine.session import Session
@@ -204,6 +205,10 @@ class ThreadWatch:
         """Ask again: what kept us from subscribing may have passed."""
         if not self.is_subscribed:
             self.state = self.state._replace(subscription=Subscription.NONE)
+
+    def distrust(self) -> None:
+        """Believe nothing any more: news may have been lost. Resume, and read what is true."""
+        self.state = lost_thread(self.state)
 
     async def _learn_why_not(self, refused: Refused) -> None:
         meaning = read_refusal(refused).meaning

@@ -103,11 +103,8 @@ def interrupt_turn(thread: ThreadId, turn: TurnId) -> Call:
 
 def fence(thread: ThreadId, turn: TurnId = NIL_TURN) -> Call:
     """Ask what the session does, or whether a turn takes input; changes nothing (WIRE-FACTS)."""
-    return Call(
-        "turn/steer",
-        {"threadId": thread, "expectedTurnId": turn, "input": []},
-        READ_TIMEOUT_S,
-    )
+    params = {"threadId": thread, "expectedTurnId": turn, "input": []}
+    return Call("turn/steer", params, READ_TIMEOUT_S)
 
 
 def resume_thread(thread: ThreadId) -> Call:
@@ -127,11 +124,8 @@ def list_items(thread: ThreadId, limit: int = PAGE_ITEMS) -> Call:
 
 def list_turns(thread: ThreadId, limit: int = PAGE_TURNS) -> Call:
     """Read the newest turns in full: the default view hides steered messages."""
-    return Call(
-        "thread/turns/list",
-        _newest_first(thread, limit) | {"itemsView": "full"},
-        READ_TIMEOUT_S,
-    )
+    params = _newest_first(thread, limit) | {"itemsView": "full"}
+    return Call("thread/turns/list", params, READ_TIMEOUT_S)
 
 
 def list_turn_statuses(thread: ThreadId, cursor: str | None = None) -> Call:
@@ -146,6 +140,11 @@ def list_turn_statuses(thread: ThreadId, cursor: str | None = None) -> Call:
 def unsubscribe(thread: ThreadId) -> Call:
     """Stop listening to a thread; the server may unload it then."""
     return Call("thread/unsubscribe", {"threadId": thread})
+
+
+def list_loaded() -> Call:
+    """Ask for any sign of life; the server reads no file and no database for it."""
+    return Call("thread/loaded/list", {"limit": 1}, READ_TIMEOUT_S)
 
 
 def list_threads(cursor: str | None, limit: int) -> Call:

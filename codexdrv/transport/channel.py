@@ -92,8 +92,27 @@ class Channel:
         self._framing.send_ping()
         self._collect()
 
-    async def run(self, on_message: Callable[[bytes], None]) -> NoReturn:
+    @property
+    def noise_frames_max(self) -> int:
+        """How many frames that are no messages may come first; see `Framing`."""
+        return self._framing.noise_frames_max
+
+    @property
+    def has_ping(self) -> bool:
+        """Whether `ping` makes the peer answer; else a request has to."""
+        return self._framing.has_ping
+
+    async def run(
+        self,
+        on_message: Callable[[bytes], None],
+        on_gap: Callable[[bytes], None] = lambda _: None,
+    ) -> NoReturn:
         """Read and write until the connection ends; call `on_message` in the order of the wire.
+
+        Args:
+            on_message: told of each message.
+            on_gap: told how each message began that was over the cap and dropped
+                (`Framing.take_gaps`).
 
         Raises:
             LinkLost: the stream has ended, or the peer said goodbye.
@@ -112,7 +131,7 @@ class Channel:
 
         try:
             async with anyio.create_task_group() as halves:
-                halves.start_soon(run_half, partial(self._read, on_message))
+                halves.start_soon(run_half, partial(self._read, on_message, on_gap))
                 halves.start_soon(run_half, self._write)
         finally:
             self._is_closed = True
@@ -135,7 +154,9 @@ class Channel:
             with suppress(*_STREAM_ERRORS):
                 await self._stream.send(data)
 
-    async def _read(self, on_message: Callable[[bytes], None]) -> NoReturn:
+    async def _read(
+        self, on_message: Callable[[bytes], None], on_gap: Callable[[bytes], None]
+    ) -> NoReturn:
         while True:
             data = await self._receive()
             self.last_received_at = anyio.current_time()
@@ -145,6 +166,8 @@ class Channel:
                 for message in messages:
                     on_message(message)
                 data = b""
+            for head in self._framing.take_gaps():
+                on_gap(head)
             if self._framing.is_closed:
                 raise LinkLost("The server has closed the connection.")
             is_choked = len(self._unsent) > UNSENT_BYTES_MAX

@@ -15,6 +15,7 @@ from anyio.abc import ByteStream
 from codexdrv.errors import DeadlinePassed, NoServer, UnsafeSocket
 from codexdrv.paths import short_socket_path, unsafe_step
 from codexdrv.transport.peer import PeerCredentials, PeerIdentity, identify_server, peer_of
+from codexdrv.transport.stream import DescriptorStream
 
 
 CONNECT_TIMEOUT_S = 5.0
@@ -108,49 +109,8 @@ async def open_unix(path: str, *, timeout_s: float = CONNECT_TIMEOUT_S) -> Async
             raise _no_server(path, error) from error
         credentials = peer_of(sock)
         peer = check_peer(path, credentials, uid=os.geteuid())
-        async with _SocketStream(sock) as stream:
+        async with DescriptorStream(sock, sock) as stream:
             yield UnixLink(stream, peer, credentials.pid)
-
-
-class _SocketStream(ByteStream):
-    """A connected, non-blocking socket as a byte stream; whoever opened it closes it for good.
-
-    Not anyio's own: in 4.16 a read that is cancelled in the moment in which data comes leaves an
-    `InvalidStateError` in the event loop; its `wait_readable` does not.
-    """
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-
-    async def receive(self, max_bytes: int = 65_536) -> bytes:
-        await anyio.lowlevel.checkpoint()
-        while True:
-            try:
-                data = self._sock.recv(max_bytes)
-            except BlockingIOError:
-                await anyio.wait_readable(self._sock)
-            else:
-                if not data:
-                    raise anyio.EndOfStream
-                return data
-
-    async def send(self, item: bytes) -> None:
-        await anyio.lowlevel.checkpoint()
-        rest = memoryview(item)
-        while rest:
-            try:
-                rest = rest[self._sock.send(rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._sock)
-
-    async def send_eof(self) -> None:
-        self._sock.shutdown(socket.SHUT_WR)
-
-    async def aclose(self) -> None:
-        if self._sock.fileno() >= 0:
-            # Whoever waits for it is told, instead of waiting for ever.
-            anyio.notify_closing(self._sock)
-            self._sock.close()
 
 
 async def _connect(sock: socket.socket, path: str) -> None:

@@ -1,6 +1,6 @@
 """What every framing can do: bytes in, messages out, no I/O (sans-IO, as h11 and websockets)."""
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 
 MESSAGE_BYTES_MAX = 33_554_432
@@ -10,6 +10,12 @@ exist (133 MiB was seen), but history is read in pages, so that none of them is 
 
 class Framing(Protocol):
     """Cut a byte stream into messages and back; one object a connection."""
+
+    noise_frames_max: ClassVar[int] = 0
+    """How many frames that are no messages may come before the first one that is."""
+
+    has_ping: ClassVar[bool] = True
+    """Whether the framing itself can ask the peer for a sign of life."""
 
     def receive_data(self, data: bytes) -> list[bytes]:
         """Take bytes as they came; return the messages that are now whole, in order.
@@ -24,6 +30,12 @@ class Framing(Protocol):
 
         Raises:
             MalformedFrame: the stream ended inside a message.
+        """
+
+    def take_gaps(self) -> list[bytes]:
+        """Return how each message began that was over the cap and dropped since last asked.
+
+        Only where the connection goes on behind it: else `receive_data` raises FrameTooBig.
         """
 
     def send_message(self, message: bytes) -> None:

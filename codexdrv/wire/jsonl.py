@@ -4,6 +4,10 @@ from codexdrv.errors import MalformedFrame
 from codexdrv.wire.framing import MESSAGE_BYTES_MAX, Framing
 
 
+HEAD_BYTES = 64
+"""The server writes the id of an answer first: `{"id":18446744073709551615,"result":` are 36."""
+
+
 class JsonlFraming(Framing):
     r"""Cut a stream of lines into messages; LF and CRLF end a line, blank lines are ignored.
 
@@ -12,13 +16,18 @@ class JsonlFraming(Framing):
     it; FrameTooBig is never raised. The cap counts all bytes before the LF, a CR included.
     """
 
+    noise_frames_max = 10
+    """A wrapper or a shell on the way may greet us first; more is no server."""
+
+    has_ping = False
+
     def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self._bytes_max = message_bytes_max
         # One buffer, not a list: a million tiny reads must not cost an object each. It never holds
         # a line break and is never searched, so that every byte is looked at once.
         self._begun = bytearray()
         self._is_draining = False
-        self._gaps = 0
+        self._gaps: list[bytes] = []
         self._due: list[bytes] = []
         self._is_closed = False
 
@@ -39,16 +48,14 @@ class JsonlFraming(Framing):
         if self._is_draining or (self._begun and not self._begun.isspace()):
             raise MalformedFrame("The stream ended inside a line.")
 
-    def take_gaps(self) -> int:
-        """Say how many lines have passed the cap since this was last asked.
+    def take_gaps(self) -> list[bytes]:
+        """Return how each line began that has passed the cap since this was last asked.
 
         A line counts from the byte that passes the cap, not from its end: what is asked after that
-        is answered behind it. Whose answer was lost is not known, nor where among the messages of
-        one `receive_data` it stood. So ask when these have been taken; whoever still waits then,
-        and every pending delivery, may have lost theirs. The engine's use of this comes with the
-        stdio transport.
+        is answered behind it. Where among the messages of one `receive_data` it stood is not
+        known, so ask when these have been taken.
         """
-        gaps, self._gaps = self._gaps, 0
+        gaps, self._gaps = self._gaps, []
         return gaps
 
     def send_message(self, message: bytes) -> None:
@@ -91,8 +98,11 @@ class JsonlFraming(Framing):
         if self._is_draining:
             return
         if len(self._begun) + len(piece) > self._bytes_max:
+            # What has come by now, wherever the reads were cut: one byte more than fits.
+            head_bytes = min(HEAD_BYTES, self._bytes_max + 1)
+            begun = self._begun[:head_bytes] + piece[:head_bytes]
+            self._gaps.append(bytes(begun[:head_bytes]))
             self._begun.clear()
             self._is_draining = True
-            self._gaps += 1
         else:
             self._begun += piece

@@ -76,6 +76,10 @@ class WebSocketFraming(Framing):
         if self._error is not None:
             raise self._error
 
+    def take_gaps(self) -> list[bytes]:
+        """Return nothing: a message over the cap ends the connection."""
+        return []
+
     def send_message(self, message: bytes) -> None:
         """Queue one text message, or hold it back until the upgrade is answered.
 

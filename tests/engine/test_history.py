@@ -1,3 +1,4 @@
+import anyio
 import pytest
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
@@ -5,7 +6,8 @@ from codexdrv.errors import Refused
 from codexdrv.ids import TurnId
 from codexdrv.protocol.events import TurnStatus, UserMessage
 from codexdrv.protocol.methods import PAGE_ITEMS, Page
-from tests.fakes.server import NOT_SUPPORTED, OVERLOADED
+from tests.engine.kit import until
+from tests.fakes.server import NOT_SUPPORTED, OVERLOADED, Reply
 
 
 @pytest.fixture
@@ -48,6 +50,27 @@ async def test_a_thread_without_a_list_of_items_is_read_by_turns_in_full(bench, 
     assert page == expected(thread)._replace(messages=expected(thread).messages[:3])
     assert asked(bench) == ["thread/items/list", "thread/turns/list"]
     assert bench.server.requests[-1].params["itemsView"] == "full"
+
+
+async def test_a_page_over_the_cap_on_stdio_is_asked_for_again_with_less(bench, thread):
+    async with bench.connected() as generation, anyio.create_task_group() as tasks:
+        bench.server.twist("thread/items/list", reply=Reply.NEVER)
+        bench.server.twist("thread/items/list", reply=Reply.NEVER)
+        pages = []
+
+        async def fetch():
+            pages.append(await fetch_newest_page(generation.session, thread.id))
+
+        tasks.start_soon(fetch)
+        for asked_for in (2, 3):
+            await until(lambda asked_for=asked_for: len(bench.server.requests) == asked_for)
+            # As the channel tells of it, where the framing lives on behind such a message.
+            generation.session._rpc._lose(b'{"id":%d,"result":' % bench.server.requests[-1].id)
+        await until(lambda: bool(pages))
+    assert pages == [expected(thread)._replace(messages=expected(thread).messages[:2])]
+    limits = [request.params["limit"] for request in bench.server.requests[1:]]
+    assert limits == [PAGE_ITEMS, PAGE_ITEMS // 4, PAGE_ITEMS // 16]
+    assert generation.session.page_items == PAGE_ITEMS // 16
 
 
 async def test_a_thread_without_any_list_is_read_as_a_whole(bench, thread):

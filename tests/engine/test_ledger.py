@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from codexdrv.engine.ledger import Attempted, Echo, Ending
+from codexdrv.engine.notes import Attempted, Echo, Ending, Gap
 from codexdrv.errors import JournalError, LifeEnded
 from codexdrv.ids import DeliveryId, TurnId
 from codexdrv.journal.dispatch import decode_dispatch
@@ -46,6 +46,23 @@ async def write(bench, *notes):
     for note in notes:
         bench.ledger.post(note)
     await bench.ledger.flush()
+
+
+async def test_a_gap_in_what_the_server_said_puts_all_that_is_on_its_way_in_doubt(
+    bench, thread, pending
+):
+    other = bench.server.add_thread()
+    bench.admit("m2", thread=other)
+    await bench.send_away("m2")
+    bench.admit("m3", thread=thread)
+    await write(bench, Gap())
+    for name in ("m1", "m2"):
+        standing = bench.standing(name)
+        assert (standing.phase, standing.reason) == (Phase.UNCERTAIN, "gap")
+    assert bench.standing("m3").phase is Phase.QUEUED
+    # Behind it the wire goes on, and says what became of them.
+    await write(bench, echo(thread))
+    assert bench.standing().phase is Phase.SURFACED
 
 
 async def test_an_echo_surfaces_an_input_and_says_in_which_turn(bench, thread, pending):

@@ -5,6 +5,7 @@ import pytest
 
 from codexdrv.engine.rpc import Rpc
 from codexdrv.errors import (
+    AnswerTooBig,
     CodexdrvError,
     DeadlinePassed,
     LinkError,
@@ -15,6 +16,7 @@ from codexdrv.errors import (
 )
 from codexdrv.protocol.methods import Call
 from codexdrv.transport.channel import OUTBOX_MESSAGES_MAX, Channel
+from codexdrv.wire.jsonl import JsonlFraming
 from codexdrv.wire.message import Notification, Refusal, Response, decode, encode
 from tests.engine.kit import until
 from tests.fakes.line_framing import LineFraming
@@ -22,6 +24,7 @@ from tests.fakes.streams import open_pair
 
 
 ASK = Call("ask", {}, 30.0)
+NOISE_MAX = JsonlFraming.noise_frames_max
 
 
 class Peer:
@@ -43,17 +46,24 @@ class Peer:
 
 
 class Link:
-    def __init__(self, rpc, peer, stream, heard):
+    def __init__(self, rpc, peer, stream, heard, gaps):
         self.rpc, self.peer, self.stream, self.heard = rpc, peer, stream, heard
+        self._gaps = gaps
         self.end = None
+
+    @property
+    def gaps(self):
+        return len(self._gaps)
 
 
 @asynccontextmanager
-async def linked(capacity=65_536):
+async def linked(capacity=65_536, framing=LineFraming):
     stream, theirs = open_pair(capacity)
     heard = []
-    rpc = Rpc(Channel(stream, LineFraming()), heard.append)
-    link = Link(rpc, Peer(theirs), stream, heard)
+    channel = Channel(stream, framing())
+    gaps = []
+    rpc = Rpc(channel, heard.append, lambda: gaps.append(None))
+    link = Link(rpc, Peer(theirs), stream, heard, gaps)
 
     async def run():
         try:
@@ -254,8 +264,102 @@ async def test_a_malformed_frame_ends_the_connection_and_wakes_the_waiters():
 
 async def test_a_notification_has_no_id():
     async with linked() as link:
-        link.rpc.notify("initialized")
+        link.rpc.send(Notification("initialized", {}))
         assert await link.peer.take() == Notification("initialized", {})
+
+
+async def test_what_comes_before_the_first_message_on_stdio_is_skipped_if_it_is_little():
+    async with linked(framing=JsonlFraming) as link, anyio.create_task_group() as tasks:
+        asked = Asked(tasks, link.rpc)
+        request = await link.peer.take()
+        await link.peer.stream.send(b"npm warn: old\n[1]\n" + b"noise\n" * (NOISE_MAX - 2))
+        await link.peer.send(Response(request.id, "hello"))
+        await asked.is_over.wait()
+        assert asked.result == "hello"
+        await link.peer.stream.send(b"noise\n")
+        await until(lambda: isinstance(link.end, MalformedFrame))
+
+
+async def test_too_much_noise_on_stdio_is_no_server():
+    async with linked(framing=JsonlFraming) as link:
+        await link.peer.stream.send(b"noise\n" * NOISE_MAX)
+        await anyio.wait_all_tasks_blocked()
+        assert link.end is None
+        await link.peer.stream.send(b"noise\n")
+        await until(lambda: isinstance(link.end, MalformedFrame))
+
+
+async def test_no_noise_is_skipped_on_a_socket():
+    async with linked() as link:
+        await link.peer.stream.send(b"noise\n")
+        await until(lambda: isinstance(link.end, MalformedFrame))
+
+
+def small_lines():
+    return JsonlFraming(message_bytes_max=100)
+
+
+@pytest.mark.parametrize("begins", ['{"id":%d,"result":"', ' { "id" : %d , "error" : "'])
+async def test_an_answer_over_the_cap_costs_its_caller_alone(begins):
+    async with linked(framing=small_lines) as link, anyio.create_task_group() as tasks:
+        one, other = Asked(tasks, link.rpc), Asked(tasks, link.rpc)
+        first, second = await link.peer.take(), await link.peer.take()
+        await link.peer.stream.send((begins % first.id).encode() + b"x" * 100)
+        # At once, not when its line ends: it may be long.
+        await one.is_over.wait()
+        await link.peer.stream.send(b"x" * 1000 + b"\n")
+        await link.peer.send(Response(second.id, "second"))
+        await other.is_over.wait()
+    assert isinstance(one.error, AnswerTooBig)
+    assert one.error.maybe_written
+    assert one.told == [one.error]
+    assert other.result == "second"
+    assert link.gaps == 1
+
+
+@pytest.mark.parametrize("begins", [b'{"method":"item/completed"', b'{"id":0,"method":"ask"'])
+async def test_news_over_the_cap_is_a_gap_and_costs_no_caller(begins):
+    async with linked(framing=small_lines) as link, anyio.create_task_group() as tasks:
+        asked = Asked(tasks, link.rpc)
+        request = await link.peer.take()
+        await link.peer.stream.send(begins + b"x" * 100 + b"\n")
+        await link.peer.send(Response(request.id, "hello"))
+        await asked.is_over.wait()
+    assert (asked.result, link.gaps) == ("hello", 1)
+
+
+@pytest.mark.parametrize("begins", [b'{"result":"', b"x", b'{"id":"1","result":"', b"\xff"])
+async def test_where_nobody_can_tell_whose_answer_it_was_it_may_have_been_anybodys(begins):
+    async with linked(framing=small_lines) as link, anyio.create_task_group() as tasks:
+        one, other = Asked(tasks, link.rpc), Asked(tasks, link.rpc)
+        await link.peer.take()
+        await link.peer.take()
+        await link.peer.stream.send(begins + b"x" * 100 + b"\n")
+        await one.is_over.wait()
+        await other.is_over.wait()
+    assert isinstance(one.error, AnswerTooBig)
+    assert isinstance(other.error, AnswerTooBig)
+    assert link.gaps == 1
+
+
+async def test_a_late_answer_over_the_cap_is_a_gap():
+    async with linked(framing=small_lines) as link:
+        await link.peer.stream.send(b'{"id":77,"result":"' + b"x" * 100 + b"\n")
+        await until(lambda: link.gaps == 1)
+
+
+async def test_a_probe_is_a_request_whose_answer_is_dropped():
+    async with linked() as link, anyio.create_task_group() as tasks:
+        link.rpc.probe(ASK)
+        probe = await link.peer.take()
+        assert probe.method == "ask"
+        await link.rpc.wait_until_quiet()
+        asked = Asked(tasks, link.rpc)
+        request = await link.peer.take()
+        assert request.id != probe.id
+        await link.peer.send(Response(probe.id, None), Response(request.id, "hello"))
+        await asked.is_over.wait()
+    assert asked.result == "hello"
 
 
 async def test_waiting_for_quiet_ends_with_the_last_answer():

@@ -1,4 +1,4 @@
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import pytest
@@ -15,8 +15,10 @@ from codexdrv.errors import (
 )
 from codexdrv.protocol.events import StatusChanged, ThreadStatus, Unrecognized
 from codexdrv.protocol.methods import OPT_OUT, Call, read_thread
+from codexdrv.protocol.questions import METHOD_NOT_FOUND, Policy
 from codexdrv.transport.channel import Channel
-from codexdrv.wire.message import Notification, Request
+from codexdrv.wire.jsonl import JsonlFraming
+from codexdrv.wire.message import Notification, Request, Response, decode
 from tests.engine.kit import PACE, PEER, pass_time, until
 from tests.fakes.line_framing import LineFraming
 from tests.fakes.server import OVERLOADED, Drop, Reply
@@ -35,8 +37,10 @@ async def run_to_the_end(session, serve=None, pace=PACE):
     return caught.value
 
 
-def make_session(stream, on_event=lambda _: None):
-    return Session(Channel(stream, LineFraming()), generation=1, peer=PEER, on_event=on_event)
+def make_session(stream, on_event=lambda _: None, framing=LineFraming, **options):
+    return Session(
+        Channel(stream, framing()), generation=1, peer=PEER, on_event=on_event, **options
+    )
 
 
 @asynccontextmanager
@@ -45,8 +49,9 @@ async def unanswering():
     ours, theirs = open_pair()
 
     async def swallow():
-        while True:
-            await theirs.receive()
+        with suppress(anyio.EndOfStream):
+            while True:
+                await theirs.receive()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(swallow)
@@ -104,6 +109,56 @@ async def test_a_request_of_the_server_is_not_answered(bench):
         await until(lambda: generation.events == [Unrecognized("some/news")])
         await pass_time()
         assert generation.stream.sent == before
+
+
+async def ask_and_read(bench, policy, *questions):
+    """Let the server ask its questions; return all that we wrote behind the greeting."""
+    heard = []
+    async with bench.served_stream() as stream, anyio.create_task_group() as tasks:
+        session = make_session(stream, heard.append, policy=policy)
+        tasks.start_soon(run_to_the_end, session)
+        await until(lambda: b"initialized" in b"".join(stream.sent))
+        greeted = len(stream.sent)
+        connection = next(iter(bench.server.connections))
+        for question in questions:
+            connection.send(question)
+        connection.send(Notification("some/news", {}))
+        await until(lambda: heard == [Unrecognized("some/news")])
+        await pass_time()
+        tasks.cancel_scope.cancel()
+        return [decode(line) for line in b"".join(stream.sent[greeted:]).splitlines()]
+
+
+APPROVAL = Request(0, "item/commandExecution/requestApproval", {"threadId": "x"})
+
+
+async def test_a_server_of_our_own_gets_its_questions_declined(bench):
+    unheard_of = Request("q", "some/question", {})
+    approval, unknown = await ask_and_read(bench, Policy.DECLINE, APPROVAL, unheard_of)
+    assert approval == Response(0, {"decision": "decline"})
+    assert (unknown.id, unknown.code) == ("q", METHOD_NOT_FOUND)
+
+
+async def test_questions_that_are_left_to_the_user_are_not_answered(bench):
+    assert await ask_and_read(bench, Policy.LEAVE, APPROVAL) == []
+
+
+async def test_a_server_on_stdio_that_has_nothing_to_say_but_answers_stays(bench):
+    async with bench.served_stream() as stream, anyio.create_task_group() as tasks:
+        session = make_session(stream, framing=JsonlFraming)
+        tasks.start_soon(run_to_the_end, session)
+        await pass_time(3600)
+        assert session.silent_s < PACE.ping_interval_s + 1
+        tasks.cancel_scope.cancel()
+    assert {request.method for request in bench.server.requests[1:]} == {"thread/loaded/list"}
+
+
+async def test_a_server_on_stdio_that_is_silent_for_too_long_has_gone():
+    async with unanswering() as stream:
+        session = make_session(stream, framing=JsonlFraming)
+        end = await run_to_the_end(session, pace=Pace(1.0, 3.0))
+    assert isinstance(end, LinkLost)
+    assert "has said nothing" in end.message
 
 
 async def test_known_news_without_what_it_must_have_ends_the_connection(bench):

@@ -163,6 +163,20 @@ async def test_what_kept_us_from_subscribing_can_be_asked_again(bench):
 # Listening.
 
 
+async def test_after_a_gap_nothing_is_believed_until_it_is_read_again(bench, thread):
+    async with bench.connected() as generation:
+        watch = bench.watch(generation, thread)
+        await watch.resume()
+        thread.holds_turns = True
+        bench.server.begin(thread, "hello")
+        await until(lambda: watch.state.turn is not None)
+        watch.distrust()
+        assert not watch.is_subscribed
+        assert watch.state.turn is None
+        await watch.resume()
+        assert watch.is_subscribed
+
+
 async def test_turns_and_their_ends_are_followed(bench, thread):
     async with watching(bench, thread) as watch:
         await watch.resume()

@@ -42,6 +42,9 @@ class LineFraming(Framing):
         if self._begun:
             raise MalformedFrame("The stream ended inside a line.")
 
+    def take_gaps(self) -> list[bytes]:
+        return []
+
     def send_message(self, message: bytes) -> None:
         self._due += message + b"\n"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from codexdrv.errors import MalformedFrame
 from codexdrv.wire.framing import MESSAGE_BYTES_MAX
-from codexdrv.wire.jsonl import JsonlFraming
+from codexdrv.wire.jsonl import HEAD_BYTES, JsonlFraming
 from codexdrv.wire.message import Notification, decode, encode
 
 
@@ -37,6 +37,7 @@ TRANSCRIBED = [
 DRAINED_CAP = 8
 DRAINED = b'{"a":1}\r\n' + b"x" * 30 + b'\r\n{"b":2}\n'
 KEPT = [b'{"a":1}', b'{"b":2}']
+GAP = b"x" * (DRAINED_CAP + 1)
 
 # No lone surrogates: they cannot be encoded.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -63,7 +64,7 @@ def test_a_cut_anywhere_gives_the_same_messages(cut):
     framing = JsonlFraming()
     first = framing.receive_data(TRANSCRIPT[:cut])
     assert first + framing.receive_data(TRANSCRIPT[cut:]) == TRANSCRIBED
-    assert framing.take_gaps() == 0
+    assert framing.take_gaps() == []
     framing.receive_eof()
 
 
@@ -112,7 +113,7 @@ def test_the_cap_is_the_largest_line(size, line_break):
     fits = size <= SMALL_CAP
     messages = feed(framing, line + line_break + b"{}\n")
     assert messages == ([line, b"{}"] if fits else [b"{}"])
-    assert framing.take_gaps() == (not fits)
+    assert len(framing.take_gaps()) == (not fits)
 
 
 def test_the_real_cap_is_the_largest_line():
@@ -121,7 +122,7 @@ def test_the_real_cap_is_the_largest_line():
         messages = feed(framing, b"x" * size + b"\n{}\n")
         expected = [size, 2] if size <= MESSAGE_BYTES_MAX else [2]
         assert [len(message) for message in messages] == expected
-    assert framing.take_gaps() == 1
+    assert len(framing.take_gaps()) == 1
 
 
 @pytest.mark.parametrize("cut", range(len(DRAINED) + 1))
@@ -131,32 +132,38 @@ def test_a_line_over_the_cap_is_dropped_wherever_it_is_cut(cut):
     gaps = framing.take_gaps()
     messages += framing.receive_data(DRAINED[cut:])
     assert messages == KEPT
-    assert gaps + framing.take_gaps() == 1
+    assert gaps + framing.take_gaps() == [GAP]
     framing.receive_eof()
 
 
 def test_a_line_over_the_cap_is_dropped_byte_by_byte():
     framing = JsonlFraming(message_bytes_max=DRAINED_CAP)
     assert feed(framing, DRAINED, size=1) == KEPT
-    assert framing.take_gaps() == 1
+    assert len(framing.take_gaps()) == 1
 
 
 def test_a_line_counts_as_a_gap_from_the_byte_that_passes_the_cap_and_once():
     framing = JsonlFraming(message_bytes_max=4)
     assert framing.receive_data(b"{}\n1234") == [b"{}"]
-    assert framing.take_gaps() == 0
+    assert framing.take_gaps() == []
     assert framing.receive_data(b"5") == []
-    assert framing.take_gaps() == 1
+    assert len(framing.take_gaps()) == 1
     assert framing.receive_data(b"6789012345") == []
     assert framing.receive_data(b"\n[]\n") == [b"[]"]
-    assert framing.take_gaps() == 0
+    assert framing.take_gaps() == []
 
 
 def test_every_line_over_the_cap_counts_until_it_is_asked_for():
     framing = JsonlFraming(message_bytes_max=4)
     assert framing.receive_data(b"12345\n1234\n123456\n\n12345678") == [b"1234"]
-    assert framing.take_gaps() == 3
-    assert framing.take_gaps() == 0
+    assert len(framing.take_gaps()) == 3
+    assert framing.take_gaps() == []
+
+
+def test_a_gap_shows_how_its_line_began_and_no_more():
+    framing = JsonlFraming(message_bytes_max=SMALL_CAP)
+    feed(framing, b'{"id":7,"result":' + b"x" * SMALL_CAP + b"\n", size=5)
+    assert framing.take_gaps() == [b'{"id":7,"result":' + b"x" * (HEAD_BYTES - 17)]
 
 
 def test_what_is_dropped_is_not_kept():
@@ -250,7 +257,7 @@ def test_any_stream_gives_what_its_lines_say(data, cuts):
     *lines, rest = data.split(b"\n")
     fitting = [line.removesuffix(b"\r") for line in lines if len(line) <= 5]
     assert messages == [line for line in fitting if line.strip()]
-    assert framing.take_gaps() == sum(len(line) > 5 for line in [*lines, rest])
+    assert framing.take_gaps() == [line[:6] for line in [*lines, rest] if len(line) > 5]
 
 
 def bytes_searched(line_bytes):

@@ -1,0 +1,171 @@
+"""A server process of our own: started in a session of its own, heard, and seen gone."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+import anyio
+
+from codexdrv.errors import NoServer
+from codexdrv.transport import launch
+from codexdrv.transport.peer import PeerIdentity, identify
+from codexdrv.transport.stream import DescriptorStream
+
+
+EXIT_POLL_S = 0.02
+"""`wait` of asyncio also waits for the pipes, which a grandchild may hold: so its end is polled."""
+
+SECOND_GRACE_S = 2.0
+"""A second SIGTERM ends the server at once, but still lets it remove its socket."""
+
+KILLED_GRACE_S = 5.0
+"""After SIGKILL only a process that hangs in the kernel is still there."""
+
+STDERR_LINE_BYTES_MAX = 4096
+"""A longer line is cut into several: the log is no place for bodies."""
+
+STDERR_TAIL_LINES = 10
+"""Enough of its last words for an error message."""
+
+
+class Child:
+    """A running command, the head of its own session and process group."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: str,
+        on_stderr: Callable[[str], None],
+        has_pipes: bool = False,
+    ) -> None:
+        """Start it; from the main thread, whose end it is told of.
+
+        Args:
+            command: the executable by its absolute path, and its arguments.
+            environment: all of it.
+            directory: where it runs.
+            on_stderr: called with each line that it says on stderr, in a thread of its own.
+            has_pipes: whether we talk to it through its stdin and stdout.
+
+        Raises:
+            NoServer: it could not be started.
+        """
+        pipe = subprocess.PIPE if has_pipes else subprocess.DEVNULL
+        launcher = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the command is the configured binary
+                [*launcher, *command],
+                stdin=pipe,
+                stdout=pipe,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=directory,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NoServer(
+                f"{command[0]} cannot be started: {error.strerror}.",
+                hint=f"Check it, and the directory {directory}.",
+            ) from error
+        self._tail: deque[str] = deque(maxlen=STDERR_TAIL_LINES)
+        self._on_stderr = on_stderr
+        # A thread, because it must go on whatever the loop does: a full pipe stops the server.
+        self._listener = threading.Thread(target=self._hear_stderr, name="stderr", daemon=True)
+        self._listener.start()
+
+    @property
+    def pid(self) -> int:
+        """The process id; the launcher's is the command's."""
+        return self._process.pid
+
+    @property
+    def identity(self) -> PeerIdentity | None:
+        """Which process it is, for as long as it has not been reaped."""
+        return identify(self.pid)
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it said on stderr; empty if nothing."""
+        return "\n".join(self._tail)
+
+    def has_ended(self) -> bool:
+        """Say whether it has; what it left running is killed with that."""
+        if self._process.returncode is not None:
+            return True
+        # Not reaped yet, so that the group's id is still its own while we kill.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if os.waitid(os.P_PID, self.pid, flags) is None:
+            return False
+        self._kill_group()
+        self._process.wait()
+        return True
+
+    def how_it_ended(self) -> str:
+        """Say how it ended, in words, with its last ones."""
+        code = self._process.returncode
+        if code is None:
+            return "it still runs"
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        # What it said last may still be on its way through the thread.
+        self._listener.join(timeout=0.2)
+        return f"{how}; it said: {self.last_words}" if self._tail else how
+
+    async def ended_within(self, patience_s: float) -> bool:
+        """Wait for its end; say whether it came."""
+        deadline = anyio.current_time() + patience_s
+        while not self.has_ended():
+            if anyio.current_time() >= deadline:
+                return False
+            await anyio.sleep(EXIT_POLL_S)
+        return True
+
+    async def stop(self, grace_s: float, *, second_grace_s: float = SECOND_GRACE_S) -> None:
+        """End it, kindly if it lets us: it may finish its turn first, where it does so.
+
+        SIGTERM, `grace_s`, SIGTERM, 2 s, SIGKILL of its group. Not to be cancelled.
+        """
+        for patience_s in (grace_s, second_grace_s):
+            if not self.has_ended():
+                self._process.terminate()
+            if await self.ended_within(patience_s):
+                break
+        else:
+            self._kill_group()
+            await self.ended_within(KILLED_GRACE_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def stream(self) -> DescriptorStream:
+        """Take its stdout and stdin as one stream, which ends with it, whoever holds its pipes."""
+        reading, writing = _unblock(self._process.stdout), _unblock(self._process.stdin)
+        return DescriptorStream(reading, writing, is_over=self.has_ended)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _hear_stderr(self) -> None:
+        assert self._process.stderr is not None, "it was started with a pipe"
+        raw = self._process.stderr
+        with raw, open(raw.fileno(), "rb", closefd=False) as pipe:
+            for line in iter(lambda: pipe.readline(STDERR_LINE_BYTES_MAX), b""):
+                said = line.decode(errors="replace").rstrip()
+                if said:
+                    self._tail.append(said)
+                    self._on_stderr(said)
+
+
+def _unblock(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None, "it was started with pipes"
+    os.set_blocking(pipe.fileno(), False)
+    return pipe
