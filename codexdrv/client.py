@@ -3,12 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from codexdrv.connect import attach
 from codexdrv.engine.session import Pace, Session
 from codexdrv.errors import CodexdrvError
 from codexdrv.protocol.events import Event
-from codexdrv.transport.channel import Channel
-from codexdrv.transport.unix import open_unix
-from codexdrv.wire.websocket import WebSocketFraming
 
 
 Result = TypeVar("Result")
@@ -31,13 +29,8 @@ async def ask_server(
     async def ask(session: Session) -> None:
         answers.append(await question(session))
 
-    async with open_unix(socket) as link:
-        session = Session(
-            Channel(link.stream, WebSocketFraming()),
-            generation=1,
-            peer=link.peer,
-            on_event=_ignore,
-        )
+    async with attach(socket) as connection:
+        session = Session(connection.channel, generation=1, peer=connection.peer, on_event=_ignore)
         try:
             await session.run(ask, version=version, pace=PACE)
         except CodexdrvError:

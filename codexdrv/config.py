@@ -4,8 +4,10 @@ The only module that reads the environment.
 """
 
 import importlib
+import math
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from codexdrv.errors import BadInput, ConfigurationError
@@ -14,11 +16,45 @@ from codexdrv.journal.journal import LIVE_PER_THREAD_MAX
 from codexdrv.rules.lifecycle import WhenBusy
 
 
+STOP_GRACE_S = 30.0
+"""SIGTERM lets a server finish its turn; most turns take less."""
+
+
+_NOT_INHERITED = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "CODEXDRV_CONFIG"})
+
+_SPAWN_ONLY = ("listen", "approvals", "stop_grace_s")
+
+
+class Listen(StrEnum):
+    """Where a server of our own takes requests."""
+
+    #: On a unix socket, which the user's own clients can share.
+    UNIX = "unix"
+    #: On its standard input, from us alone.
+    STDIO = "stdio"
+
+
+class Spawn(NamedTuple):
+    """`[server]` with `mode = "spawn"`: how to run a server of our own."""
+
+    listen: Listen
+    #: How its questions are answered: "decline" or "leave" (`protocol/questions.py`).
+    approvals: str
+    stop_grace_s: float
+    #: What it starts with: ours, and CODEX_HOME.
+    environment: Mapping[str, str]
+
+
 class Server(NamedTuple):
-    """`[server]`: which app-server to attach to."""
+    """`[server]`: the app-server to attach to, or to start."""
 
     socket: str
     codex_home: str
+    #: The executable, where one is named; else it is looked for on `search_path`.
+    codex: str | None = None
+    search_path: str = ""
+    #: None: attach to a server that somebody else runs.
+    spawn: Spawn | None = None
 
 
 class State(NamedTuple):
@@ -96,13 +132,11 @@ def parse_config(
     home = environment.get("HOME") or os.path.expanduser("~")
     # Codex takes a relative $CODEX_HOME, too.
     codex_default = os.path.abspath(environment.get("CODEX_HOME") or f"{home}/.codex")
-    codex_home = server.path("codex_home", codex_default)
-    server.choice("mode", ("attach",), "attach")
-    socket = f"{codex_home}/app-server-control/app-server-control.sock"
     state_base = _xdg_base(environment, "XDG_STATE_HOME", f"{home}/.local/state")
+    directory = state.path("dir", f"{state_base}/codexdrv")
     config = Config(
-        Server(server.path("socket", socket), codex_home),
-        State(state.path("dir", f"{state_base}/codexdrv")),
+        _server(server, environment, codex_default, directory),
+        State(directory),
         Limits(live_per_thread=limits.count("live_per_thread", LIVE_PER_THREAD_MAX)),
         {name: _target(targets.table(name)) for name in targets.names()},
         path,
@@ -116,6 +150,38 @@ def _xdg_base(environment: Mapping[str, str], name: str, default: str) -> str:
     # The XDG specification: a relative path there is invalid and is ignored.
     value = environment.get(name, "")
     return value if os.path.isabs(value) else default
+
+
+def _server(
+    table: "_Table", environment: Mapping[str, str], codex_default: str, directory: str
+) -> Server:
+    codex_home = table.path("codex_home", codex_default)
+    is_ours = table.choice("mode", ("attach", "spawn"), "attach") == "spawn"
+    if not is_ours and (named := [key for key in _SPAWN_ONLY if table.has(key)]):
+        raise table.wrong(named[0], 'left out: it is for mode = "spawn"')
+    spawn = _spawn(table, environment, codex_home) if is_ours else None
+    socket = f"{codex_home}/app-server-control/app-server-control.sock"
+    return Server(
+        table.path("socket", f"{directory}/server.sock" if is_ours else socket),
+        codex_home,
+        table.path("codex", "/") if table.has("codex") else None,
+        environment.get("PATH", ""),
+        spawn,
+    )
+
+
+def _spawn(table: "_Table", environment: Mapping[str, str], codex_home: str) -> Spawn:
+    listen = Listen(table.choice("listen", tuple(Listen), Listen.UNIX))
+    if listen is Listen.STDIO and table.has("socket"):
+        raise table.wrong("socket", 'left out: with listen = "stdio" there is no socket')
+    # A service manager's own words are for us alone (sd_notify(3)).
+    kept = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
+    return Spawn(
+        listen,
+        table.choice("approvals", ("decline", "leave"), "decline"),
+        table.seconds("stop_grace_s", STOP_GRACE_S),
+        kept | {"CODEX_HOME": codex_home},
+    )
 
 
 def _target(table: "_Table") -> Target:
@@ -138,36 +204,47 @@ class _Table:
     def names(self) -> list[str]:
         return list(self._values)
 
+    def has(self, key: str) -> bool:
+        self._asked.add(key)
+        return key in self._values
+
     def table(self, key: str) -> "_Table":
         value = self._ask(key, {})
         if not isinstance(value, dict):
-            raise self._wrong(key, "a table")
+            raise self.wrong(key, "a table")
         return _Table(value, self._where, self._full(key))
 
     def path(self, key: str, default: str) -> str:
         value = self._ask(key, default)
         if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
-            raise self._wrong(key, "an absolute path")
+            raise self.wrong(key, "an absolute path")
         return os.path.normpath(value)
 
     def choice(self, key: str, words: tuple[str, ...], default: str) -> str:
         value = self._ask(key, default)
         if value not in words:
-            raise self._wrong(key, "one of " + ", ".join(f'"{word}"' for word in words))
+            raise self.wrong(key, "one of " + ", ".join(f'"{word}"' for word in words))
         return str(value)
 
     def count(self, key: str, default: int) -> int:
         value = self._ask(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self._wrong(key, "a whole number, 1 or more")
+            raise self.wrong(key, "a whole number, 1 or more")
         return value
+
+    def seconds(self, key: str, default: float) -> float:
+        value = self._ask(key, default)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf:
+            raise self.wrong(key, "a number of seconds, 0 or more")
+        return float(value)
 
     def thread(self, key: str) -> ThreadId:
         value = self._ask(key, None)
         try:
             return parse_thread_id(value if isinstance(value, str) else "")
         except BadInput as error:
-            raise self._wrong(key, "a thread id (a UUID)") from error
+            raise self.wrong(key, "a thread id (a UUID)") from error
 
     def refuse_unknown(self) -> None:
         for key in self._values:
@@ -184,7 +261,7 @@ class _Table:
     def _full(self, key: str) -> str:
         return f"{self._name}.{key}" if self._name else key
 
-    def _wrong(self, key: str, wanted: str) -> ConfigurationError:
+    def wrong(self, key: str, wanted: str) -> ConfigurationError:
         return ConfigurationError(
             f"{self._where}: {self._full(key)!r} must be {wanted}.",
             hint="docs/configuration.md shows every key with its default.",

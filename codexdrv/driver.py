@@ -1,16 +1,18 @@
 """One life: reconnect for ever, and on each connection serve every thread that owes something."""
 
 import math
-import time
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
+from codexdrv.clock import now_ms
 from codexdrv.config import Config
+from codexdrv.connect import Connect, Connection
 from codexdrv.engine.lane import Lane, LanePace
 from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.notes import Gap
 from codexdrv.engine.session import Link, Pace, Session, check_home
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.engine.worker import InThread
@@ -19,11 +21,9 @@ from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import Event
 from codexdrv.protocol.methods import PAGE_ITEMS
+from codexdrv.protocol.questions import Policy
 from codexdrv.protocol.versions import server_version
 from codexdrv.rules.backoff import CONNECT_DELAY_S_FIRST, CONNECT_DELAY_S_MAX, delay_s
-from codexdrv.transport.channel import Channel
-from codexdrv.transport.unix import UnixLink, open_unix
-from codexdrv.wire.websocket import WebSocketFraming
 
 
 STEADY_S = 60.0
@@ -40,12 +40,16 @@ class Driver:
         config: Config,
         journal: Journal,
         *,
+        connect: Connect,
+        policy: Policy,
         life: int,
         began_ms: int,
         version: str,
         in_thread: InThread,
     ) -> None:
         self._config = config
+        self._connect = connect
+        self._policy = policy
         self._began_ms = began_ms
         self._version = version
         self._ledger = Ledger(
@@ -88,13 +92,30 @@ class Driver:
         for lane in self._lanes.values():
             lane.hurry()
 
-    async def drain(self, timeout_s: float) -> None:
-        """Dispatch nothing new, and give the requests that are open some time for their answers."""
+    async def drain(self, *, answers_s: float, turns_s: float = 0.0) -> None:
+        """Dispatch nothing new, and give what is open some time to end.
+
+        Args:
+            answers_s: for the answers of the requests that are open.
+            turns_s: before that, for the turns that run, where they would end with us.
+        """
         self._is_draining.set()
-        with anyio.move_on_after(timeout_s):
+        with anyio.move_on_after(turns_s):
+            await self.wait_for_turns()
+        with anyio.move_on_after(answers_s):
             if self._session is not None:
                 await self._session.wait_until_quiet()
             await self._ledger.flush()
+
+    async def wait_for_turns(self) -> None:
+        """Wait until no turn is known to run in the threads that are served."""
+        while any(lane.watch.state.turn for lane in self._lanes.values()):
+            await self.wait_for_change()
+
+    @property
+    def is_without_server(self) -> bool:
+        """Say whether a connection was tried, and none has come about in this life."""
+        return not self._generation and self._failures > 0
 
     def link(self) -> Link:
         """Say how the connection stands."""
@@ -138,8 +159,8 @@ class Driver:
     async def _serve_generation(self) -> None:
         began = anyio.current_time()
         try:
-            async with open_unix(self._config.server.socket) as link:
-                await self._serve_link(link)
+            async with self._connect() as connection:
+                await self._serve_connection(connection)
         except FrameTooBig:
             # The page that was asked for is as large the next time: ask for less of it.
             self._page_items //= 4
@@ -148,18 +169,20 @@ class Driver:
             is_steady = anyio.current_time() - began > STEADY_S
             self._failures = 1 if is_steady else self._failures + 1
 
-    async def _serve_link(self, link: UnixLink) -> None:
+    async def _serve_connection(self, connection: Connection) -> None:
         limits = self._config.limits
         self._generation += 1
         self._ledger.generation = self._generation
         session = Session(
-            Channel(link.stream, WebSocketFraming()),
+            connection.channel,
             generation=self._generation,
-            peer=link.peer,
+            peer=connection.peer,
             on_event=self._hear,
+            on_gap=self._hear_gap,
+            policy=self._policy,
             page_items=self._page_items,
         )
-        self._session, self._server_pid = session, link.pid
+        self._session, self._server_pid = session, connection.pid
         try:
             await session.run(
                 self._serve_threads,
@@ -231,9 +254,15 @@ class Driver:
             if lane.watch.state != before:
                 self._notify()
 
+    def _hear_gap(self) -> None:
+        """Something was dropped: an echo, for all we know, or the end of a turn."""
+        self._ledger.post(Gap())
+        for lane in self._lanes.values():
+            lane.watch.distrust()
+            lane.hurry()
+
     def _wake_lane(self, thread: ThreadId) -> None:
-        lane = self._lanes.get(thread)
-        if lane is not None:
+        if lane := self._lanes.get(thread):
             lane.wake()
 
     def _next_pause_s(self, _state: RetryCallState) -> float:
@@ -268,8 +297,3 @@ def _first_leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Find what went wrong first; the rest is what that has cancelled."""
     first = group.exceptions[0]
     return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def now_ms() -> int:
-    """Say what time it is: Unix milliseconds."""
-    return time.time_ns() // 1_000_000

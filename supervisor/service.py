@@ -12,16 +12,24 @@ import anyio
 import structlog
 
 from codexdrv import bell
+from codexdrv.binary import find_binary
+from codexdrv.clock import now_ms
 from codexdrv.config import Config
-from codexdrv.driver import Driver, now_ms
+from codexdrv.connect import Connect
+from codexdrv.driver import Driver
 from codexdrv.engine.worker import in_one_thread
 from codexdrv.errors import CodexdrvError
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
 from codexdrv.paths import short_socket_path
+from codexdrv.protocol.questions import Policy
 from codexdrv.transport.peer import identify
 from supervisor.picture import draw, write_snapshot
+from supervisor.spawning import connecting
 
+
+ONCE_POLL_S = 0.1
+"""How soon `--once` sees that all is done; a look costs a millisecond."""
 
 PRUNE_INTERVAL_S = 24 * 3600.0
 """Rows are kept for 30 days; a day more does not matter."""
@@ -29,38 +37,34 @@ PRUNE_INTERVAL_S = 24 * 3600.0
 log = structlog.get_logger()
 
 
-async def serve(config: Config, *, version: str) -> None:
+async def serve(config: Config, *, version: str, once_s: float | None = None) -> str | None:
     """Supervise until SIGTERM or SIGINT; a second signal ends the process at once.
+
+    Args:
+        config: all of it.
+        version: ours.
+        once_s: end by itself when nothing is owed any more, or after so many seconds, or when
+            there is no server. One of our own first finishes the turns that run in it.
+
+    Returns:
+        Why there was no server at the end; None if there was one.
 
     Raises:
         AlreadyRunning: another supervisor holds the lock of this state directory.
         JournalError: the journal cannot be used.
+        ConfigurationError, NoCodex: there is no codex to start.
         LifeEnded: another supervisor has taken over.
     """
     directory = config.state.directory
+    server = config.server
+    binary = find_binary(server.codex, server.search_path).path if server.spawn else None
     # The journal first: it makes the directory, and checks that it is safe.
     with Journal(directory) as journal, held_lock(directory), hung_bell(directory) as ringer:
-        began_ms = now_ms()
-        identity = identify(os.getpid())
-        life = journal.begin_life(
-            (os.getpid(), identity.start_ticks, identity.boot_id)
-            if identity
-            else (os.getpid(), None, None),
-            version,
-            now_ms=began_ms,
-        )
-        structlog.contextvars.bind_contextvars(life=life)
-        log.info("life.begun", state=directory, socket=config.server.socket)
-        driver = Driver(
-            config,
-            journal,
-            life=life,
-            began_ms=began_ms,
-            version=version,
-            in_thread=in_one_thread(),
-        )
-        await _run(_Life(config, journal, driver, life, began_ms, version), ringer)
+        async with connecting(server, binary) as connect:
+            life = _begin(config, journal, connect, version)
+            problem = await _run(life, ringer, once_s)
         log.info("life.ended")
+    return problem
 
 
 class _Life(NamedTuple):
@@ -74,8 +78,35 @@ class _Life(NamedTuple):
     version: str
 
 
-async def _run(life: _Life, ringer: socket.socket) -> None:
-    """Run all parts until a signal, or until one of them fails."""
+def _begin(config: Config, journal: Journal, connect: Connect, version: str) -> _Life:
+    began_ms = now_ms()
+    identity = identify(os.getpid())
+    number = journal.begin_life(
+        (os.getpid(), identity.start_ticks, identity.boot_id)
+        if identity
+        else (os.getpid(), None, None),
+        version,
+        now_ms=began_ms,
+    )
+    structlog.contextvars.bind_contextvars(life=number)
+    spawn = config.server.spawn
+    mode = "attach" if spawn is None else "spawn"
+    log.info("life.begun", state=config.state.directory, socket=config.server.socket, mode=mode)
+    driver = Driver(
+        config,
+        journal,
+        connect=connect,
+        policy=Policy(spawn.approvals) if spawn else Policy.LEAVE,
+        life=number,
+        began_ms=began_ms,
+        version=version,
+        in_thread=in_one_thread(),
+    )
+    return _Life(config, journal, driver, number, began_ms, version)
+
+
+async def _run(life: _Life, ringer: socket.socket, once_s: float | None) -> str | None:
+    """Run all parts until it is time to stop, or until one of them fails; return the problem."""
     failures: list[CodexdrvError] = []
     async with anyio.create_task_group() as tasks:
 
@@ -90,15 +121,52 @@ async def _run(life: _Life, ringer: socket.socket) -> None:
         tasks.start_soon(_hear_bell, life, ringer)
         tasks.start_soon(_keep_snapshot, life)
         tasks.start_soon(_prune, life)
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for number in signals:
-                log.info("life.stopping", signal=signal.Signals(number).name)
-                break
-        # From here on the default handlers are back: a second signal ends us at once.
-        await life.driver.drain(life.config.limits.drain_s)
+        await _until_stopped(life, once_s)
+        # A server of our own ends with us, and with it the turns that run.
+        spawn = life.config.server.spawn
+        turns_s = spawn.stop_grace_s if spawn else 0.0
+        await life.driver.drain(answers_s=life.config.limits.drain_s, turns_s=turns_s)
+        problem = life.driver.link().problem
         tasks.cancel_scope.cancel()
     if failures:
         raise failures[0]
+    return problem
+
+
+async def _until_stopped(life: _Life, once_s: float | None) -> None:
+    """Wait until a signal tells us to stop, or nothing is left to do once."""
+    async with anyio.create_task_group() as waits:
+
+        async def wait_for_signal() -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async for number in signals:
+                    log.info("life.stopping", signal=signal.Signals(number).name)
+                    break
+            # A second signal ends us at once; the server, told by the kernel, finishes its turn.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            waits.cancel_scope.cancel()
+
+        waits.start_soon(wait_for_signal)
+        if once_s is not None:
+            await _until_drained(life, once_s)
+            waits.cancel_scope.cancel()
+
+
+async def _until_drained(life: _Life, timeout_s: float) -> None:
+    with anyio.move_on_after(timeout_s):
+        while not life.driver.is_without_server:
+            # Beside the dispatcher's own thread: a look, at a journal that others write too.
+            if not await anyio.to_thread.run_sync(lambda: _count_owed(life)):
+                break
+            await anyio.sleep(ONCE_POLL_S)
+    if life.config.server.spawn is not None:
+        await life.driver.wait_for_turns()
+
+
+def _count_owed(life: _Life) -> int:
+    with Journal(life.config.state.directory) as journal:
+        return journal.owed()
 
 
 async def _hear_bell(life: _Life, ringer: socket.socket) -> None:

@@ -4,7 +4,17 @@ import os
 
 import pytest
 
-from codexdrv.config import Config, Limits, Server, State, Target, load_config, parse_config
+from codexdrv.config import (
+    Config,
+    Limits,
+    Listen,
+    Server,
+    Spawn,
+    State,
+    Target,
+    load_config,
+    parse_config,
+)
 from codexdrv.errors import ConfigurationError, ExitCode
 from codexdrv.rules.lifecycle import WhenBusy
 from tests.fakes.orders import OTHER_THREAD, THREAD
@@ -92,6 +102,39 @@ def test_every_key_is_read(write):
     )
 
 
+def test_a_server_of_our_own_listens_in_the_state_directory(write):
+    config = load_config(write('[server]\nmode = "spawn"\n[state]\ndir = "/srv/state"\n'), HOME)
+    assert config.server == Server(
+        "/srv/state/server.sock",
+        "/home/me/.codex",
+        None,
+        "",
+        Spawn(Listen.UNIX, "decline", 30.0, {"HOME": "/home/me", "CODEX_HOME": "/home/me/.codex"}),
+    )
+
+
+def test_every_key_of_a_server_of_our_own_is_read(write):
+    path = write("""
+[server]
+mode = "spawn"
+codex = "/opt/codex"
+codex_home = "/srv/codex"
+listen = "stdio"
+approvals = "leave"
+stop_grace_s = 2.5
+""")
+    environment = {**HOME, "PATH": "/bin", "NOTIFY_SOCKET": "/run/n", "CODEXDRV_CONFIG": "x"}
+    server = load_config(path, environment).server
+    assert (server.codex, server.search_path) == ("/opt/codex", "/bin")
+    # Its own home, our PATH; not what a service manager says to us alone.
+    inherited = {**HOME, "PATH": "/bin", "CODEX_HOME": "/srv/codex"}
+    assert server.spawn == Spawn(Listen.STDIO, "leave", 2.5, inherited)
+
+
+def test_the_executable_may_be_named_where_nothing_is_started(write):
+    assert load_config(write('[server]\ncodex = "/opt/codex"\n'), HOME).server.codex == "/opt/codex"
+
+
 def test_the_socket_follows_the_codex_home_of_the_file(write):
     config = load_config(write('[server]\ncodex_home = "/srv/codex"\n'), HOME)
     assert config.server.socket == "/srv/codex/app-server-control/app-server-control.sock"
@@ -154,7 +197,11 @@ def test_a_file_that_is_no_utf8_is_an_error(tmp_path):
     ("document", "key", "known"),
     [
         ({"sever": {}}, "'sever'", "limits, server, state, targets"),
-        ({"server": {"port": 1}}, "'server.port'", "codex_home, mode, socket"),
+        (
+            {"server": {"port": 1}},
+            "'server.port'",
+            "approvals, codex, codex_home, listen, mode, socket, stop_grace_s",
+        ),
         ({"state": {"directory": "/x"}}, "'state.directory'", "dir"),
         ({"limits": {"live": 1}}, "'limits.live'", "live_per_thread"),
         (
@@ -180,10 +227,33 @@ def test_an_unknown_key_is_an_error_that_says_what_is_known(document, key, known
         ({"limits": True}, "'limits' must be a table"),
         ({"targets": "ops"}, "'targets' must be a table"),
         ({"targets": {"ops": THREAD}}, "'targets.ops' must be a table"),
-        ({"server": {"mode": "spawn"}}, "'server.mode' must be one of \"attach\""),
+        ({"server": {"mode": "adopt"}}, '\'server.mode\' must be one of "attach", "spawn"'),
         ({"server": {"mode": 1}}, "'server.mode' must be one of"),
         ({"server": {"socket": "x.sock"}}, "'server.socket' must be an absolute path"),
         ({"server": {"socket": 7}}, "'server.socket' must be an absolute path"),
+        ({"server": {"codex": "codex"}}, "'server.codex' must be an absolute path"),
+        ({"server": {"approvals": "leave"}}, "'server.approvals' must be left out"),
+        ({"server": {"stop_grace_s": 1}}, "'server.stop_grace_s' must be left out"),
+        ({"server": {"listen": "unix"}}, "'server.listen' must be left out"),
+        (
+            {"server": {"mode": "spawn", "listen": "tcp"}},
+            '\'server.listen\' must be one of "unix", "stdio"',
+        ),
+        (
+            {"server": {"mode": "spawn", "listen": "stdio", "socket": "/s"}},
+            "'server.socket' must be left out",
+        ),
+        (
+            {"server": {"mode": "spawn", "approvals": "accept"}},
+            '\'server.approvals\' must be one of "decline", "leave"',
+        ),
+        *(
+            (
+                {"server": {"mode": "spawn", "stop_grace_s": wrong}},
+                "'server.stop_grace_s' must be a number of seconds, 0 or more",
+            )
+            for wrong in (-1, True, "30", float("inf"), float("nan"))
+        ),
         ({"server": {"codex_home": "~/.codex"}}, "'server.codex_home' must be an absolute path"),
         ({"state": {"dir": ""}}, "'state.dir' must be an absolute path"),
         ({"state": {"dir": "/a\0b"}}, "'state.dir' must be an absolute path"),

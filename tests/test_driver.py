@@ -1,18 +1,22 @@
 """The driver against the fake server, over a real unix socket; so in real time, a little of it."""
 
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import anyio
 import pytest
 from websockets.asyncio.server import unix_serve
 from websockets.exceptions import ConnectionClosed
 
+from codexdrv.clock import now_ms
 from codexdrv.config import Config, Limits, Server, State, Target
-from codexdrv.driver import STEADY_S, Driver, now_ms
+from codexdrv.connect import attach
+from codexdrv.driver import STEADY_S, Driver
 from codexdrv.engine.worker import in_one_thread
 from codexdrv.errors import FrameTooBig, LifeEnded
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.journal import Journal
+from codexdrv.protocol.questions import Policy
 from codexdrv.rules.lifecycle import Outcome, WhenBusy
 from codexdrv.rules.ownership import Phase
 from tests.fakes.orders import make_order
@@ -47,6 +51,8 @@ class Rig:
         self.driver = Driver(
             self.config,
             self.journal,
+            connect=partial(attach, self.socket),
+            policy=Policy.LEAVE,
             life=self.journal.begin_life((1, None, None), "0", now_ms=began_ms),
             began_ms=began_ms,
             version="0",
@@ -248,7 +254,7 @@ async def test_draining_waits_for_the_answers_that_are_open_and_sends_nothing_ne
     rig.server.twist("turn/start", reply=Reply.LATE, is_carried_out=False)
     async with rig.listening(), rig.driving(), anyio.create_task_group() as tasks:
         await until(lambda: rig.server.sent("turn/start") != [])
-        tasks.start_soon(rig.driver.drain, WAIT_S)
+        tasks.start_soon(partial(rig.driver.drain, answers_s=WAIT_S))
         await anyio.sleep(LOOK_S)
         rig.server.release()
     assert rig.standing("m1").answered_turn is not None
@@ -261,12 +267,52 @@ async def test_draining_does_not_wait_for_ever(rig):
     async with rig.listening(), rig.driving():
         await until(lambda: rig.server.sent("turn/start") != [])
         with anyio.fail_after(WAIT_S):
-            await rig.driver.drain(0.05)
+            await rig.driver.drain(answers_s=0.05)
+
+
+async def test_draining_waits_for_the_turns_that_run_where_they_would_end_with_us(rig):
+    thread = rig.server.add_thread()
+    thread.holds_turns = True
+    rig.admit(thread)
+    async with rig.listening(), rig.driving(), anyio.create_task_group() as tasks:
+        await until(lambda: rig.standing().stored)
+        drained = []
+
+        async def drain():
+            await rig.driver.drain(answers_s=WAIT_S, turns_s=WAIT_S)
+            drained.append(rig.standing().outcome)
+
+        tasks.start_soon(drain)
+        await anyio.sleep(LOOK_S)
+        assert drained == []
+        rig.server.finish(thread)
+        await until(lambda: drained == [Outcome.COMPLETED])
+
+
+async def test_draining_waits_no_longer_for_turns_than_asked(rig):
+    thread = rig.server.add_thread()
+    thread.holds_turns = True
+    rig.admit(thread)
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.standing().stored)
+        with anyio.fail_after(WAIT_S):
+            await rig.driver.drain(answers_s=WAIT_S, turns_s=0.05)
+
+
+async def test_it_says_when_there_was_no_server_at_all(rig):
+    assert not rig.driver.is_without_server
+    async with rig.driving():
+        await until(lambda: rig.driver.is_without_server)
+        rig.driver.ring()
+        async with rig.listening():
+            await until(lambda: not rig.driver.is_without_server)
+        await until(lambda: rig.driver.link().problem is not None)
+        assert not rig.driver.is_without_server
 
 
 async def test_draining_without_a_connection_is_over_at_once(rig):
     with anyio.fail_after(WAIT_S):
-        await rig.driver.drain(60.0)
+        await rig.driver.drain(answers_s=60.0)
 
 
 async def test_a_request_that_is_open_at_the_end_is_in_doubt_before_we_are_gone(rig):

@@ -104,6 +104,15 @@ class JournalReader:
             )
             return [ThreadId(thread) for (thread,) in rows]
 
+    def owed(self) -> int:
+        """Count what is live, and what surfaced and was not read back yet."""
+        with translated(self.path):
+            (count,) = self._database.execute(
+                f"SELECT (SELECT count(*) FROM deliveries WHERE {LIVE})"
+                f" + (SELECT count(*) FROM deliveries WHERE {UNSETTLED} AND stored = 0)"
+            ).fetchone()
+            return int(count)
+
     def story(self, delivery: DeliveryId) -> list[RecordedFact]:
         """Load all facts of one delivery, oldest first."""
         with translated(self.path):

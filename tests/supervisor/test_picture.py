@@ -3,20 +3,36 @@
 import json
 import os
 import stat
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from codexdrv.config import load_config
+from codexdrv.connect import attach
 from codexdrv.driver import Driver
 from codexdrv.ids import TurnId
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import ThreadStatus
+from codexdrv.protocol.questions import Policy
 from codexdrv.rules.thread import RunningTurn, Subscription, ThreadState, TurnKind
 from codexdrv.snapshot import FILE_NAME, load_snapshot
 from supervisor.picture import draw, write_snapshot
+from tests.fakes.children import run_child
 from tests.fakes.orders import OTHER_THREAD, THREAD
+
+
+CRAMPED = """
+import resource, sys
+from supervisor.picture import write_snapshot
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+try:
+    write_snapshot(sys.argv[1], {"written_at_ms": 2})
+except OSError as error:
+    print(error.strerror)
+"""
+"""It may write ten bytes into a file, as if the disk were full then."""
 
 
 @pytest.fixture
@@ -28,7 +44,16 @@ def driver(tmp_path):
 
     config = load_config(None, {"HOME": str(tmp_path)})
     with Journal(config.state.directory) as journal:
-        yield Driver(config, journal, life=3, began_ms=1_000, version="0.1.0", in_thread=in_thread)
+        yield Driver(
+            config,
+            journal,
+            connect=partial(attach, config.server.socket),
+            policy=Policy.LEAVE,
+            life=3,
+            began_ms=1_000,
+            version="0.1.0",
+            in_thread=in_thread,
+        )
 
 
 def test_a_picture_is_read_back_as_it_was_written(tmp_path):
@@ -60,6 +85,13 @@ def test_a_draft_that_a_dead_life_left_is_overwritten(tmp_path):
     (tmp_path / f"{FILE_NAME}.{os.getpid()}").write_text("x" * 1000)
     write_snapshot(str(tmp_path), {"written_at_ms": 5})
     assert load_snapshot(str(tmp_path)) == (5, {"written_at_ms": 5})
+
+
+def test_a_picture_that_finds_no_room_leaves_the_last_one_and_no_draft(tmp_path):
+    write_snapshot(str(tmp_path), {"written_at_ms": 1})
+    assert run_child(CRAMPED, str(tmp_path)) == "File too large\n"
+    assert load_snapshot(str(tmp_path)).written_at_ms == 1
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
 def test_a_life_without_a_server_says_why(driver):

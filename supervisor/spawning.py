@@ -1,0 +1,157 @@
+"""A server of our own: start it when a connection is wanted, and stop it when we stop.
+
+It is started anew when it has ended; the pause before that is the driver's, as for any other
+connection that did not come about.
+"""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import anyio
+import structlog
+
+from codexdrv.config import Listen, Server, Spawn
+from codexdrv.connect import Connect, Connection, attach
+from codexdrv.errors import LinkError, LinkLost, NoServer, ServerEnded, UnsafeSocket
+from codexdrv.transport.channel import Channel
+from codexdrv.transport.child import Child
+from codexdrv.transport.unix import open_unix
+from codexdrv.wire.jsonl import JsonlFraming
+
+
+READY_TIMEOUT_S = 20.0
+"""A start takes 0.1 s; a cold disk has 360 MB to read."""
+
+READY_POLL_S = 0.02
+"""Much less than a start takes; the wait ends at once when the server does."""
+
+EXIT_NOTICE_S = 0.5
+"""A server that ends closes its connections first."""
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def connecting(server: Server, binary: str | None) -> AsyncIterator[Connect]:
+    """Say how to connect: to the server that runs, or to one of our own for as long as we are here.
+
+    Args:
+        server: the configuration.
+        binary: the native codex executable; needed for a server of our own.
+    """
+    if server.spawn is None:
+        yield lambda: attach(server.socket)
+        return
+    assert binary is not None, "a server of our own has a binary"
+    own = OwnServer(server, server.spawn, binary)
+    try:
+        yield own.connect
+    finally:
+        with anyio.CancelScope(shield=True):
+            await own.stop()
+
+
+class OwnServer:
+    """The server of one life, one process at a time."""
+
+    def __init__(self, server: Server, spawn: Spawn, binary: str) -> None:
+        self._server = server
+        self._spawn = spawn
+        self._binary = binary
+        self._child: Child | None = None
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Connection]:
+        """Connect to the server, starting it where it does not run.
+
+        Raises:
+            LinkError: it could not be started, or does not listen, or the connection ended.
+        """
+        over_stdio = self._spawn.listen is Listen.STDIO
+        opening = self._connect_stdio() if over_stdio else self._connect_unix()
+        try:
+            async with opening as connection:
+                yield connection
+        except LinkLost as error:
+            child = self._child
+            if child is None or not await child.ended_within(EXIT_NOTICE_S):
+                raise
+            raise ServerEnded(f"codex app-server has ended: {child.how_it_ended()}") from error
+
+    async def stop(self) -> None:
+        """Stop the server; it may finish its turn first (`stop_grace_s`). Not to be cancelled."""
+        child, self._child = self._child, None
+        if child is not None:
+            is_running = not child.has_ended()
+            await child.stop(self._spawn.stop_grace_s)
+            log.info(
+                "server.stopped" if is_running else "server.ended",
+                server_pid=child.pid,
+                how=child.how_it_ended(),
+            )
+
+    @asynccontextmanager
+    async def _connect_stdio(self) -> AsyncIterator[Connection]:
+        # Its pipes can be used once: a new connection is a new server.
+        await self.stop()
+        child = self._start(())
+        yield Connection(Channel(child.stream(), JsonlFraming()), child.identity, child.pid)
+
+    @asynccontextmanager
+    async def _connect_unix(self) -> AsyncIterator[Connection]:
+        child = self._child
+        if child is None or child.has_ended():
+            await self.stop()
+            await self._refuse_other()
+            child = self._start(("--listen", f"unix://{self._server.socket}"))
+        async with AsyncExitStack() as opened:
+            connection = await self._attach_when_ready(child, opened)
+            if connection.pid != child.pid:
+                raise _another(self._server.socket, connection.pid)
+            yield connection
+
+    async def _refuse_other(self) -> None:
+        """Leave a server alone that listens already; ours would only fail beside it."""
+        with suppress(NoServer):
+            async with open_unix(self._server.socket) as link:
+                raise _another(self._server.socket, link.pid)
+
+    async def _attach_when_ready(self, child: Child, opened: AsyncExitStack) -> Connection:
+        with anyio.move_on_after(READY_TIMEOUT_S):
+            while not child.has_ended():
+                with suppress(NoServer):
+                    return await opened.enter_async_context(attach(self._server.socket))
+                await anyio.sleep(READY_POLL_S)
+            raise ServerEnded(f"codex app-server has ended: {child.how_it_ended()}")
+        raise NoServer(
+            f"codex app-server does not listen at {self._server.socket} after"
+            f" {READY_TIMEOUT_S:g} s.",
+            hint="Its own words are in the log.",
+        )
+
+    def _start(self, arguments: Sequence[str]) -> Child:
+        home = self._server.codex_home
+        if not os.path.isdir(home):
+            raise NoServer(
+                f"The Codex home {home} is not there.",
+                hint="Log in with `codex login`, or name it: [server] codex_home.",
+            )
+        child = Child(
+            (self._binary, "app-server", *arguments),
+            environment=self._spawn.environment,
+            directory=home,
+            on_stderr=lambda line: log.info("server.said", line=line),
+            has_pipes=self._spawn.listen is Listen.STDIO,
+        )
+        log.info("server.started", server_pid=child.pid, codex=self._binary, home=home)
+        self._child = child
+        return child
+
+
+def _another(socket: str, pid: int) -> LinkError:
+    # Not NoServer: there is one, only not ours.
+    return UnsafeSocket(
+        f"A server that is not ours listens at {socket} already (pid {pid}).",
+        hint='Attach to it ([server] mode = "attach"), stop it, or name another socket.',
+    )

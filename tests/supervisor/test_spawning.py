@@ -1,0 +1,193 @@
+"""A server of our own, with a small Python program in the place of codex."""
+
+import os
+import signal
+import socket
+import sys
+
+import anyio
+import pytest
+
+from codexdrv.config import Listen, Server, Spawn
+from codexdrv.errors import LinkLost, NoServer, ServerEnded, UnsafeSocket
+from codexdrv.transport.peer import identify, is_gone
+from supervisor.spawning import OwnServer, connecting
+from tests.engine.kit import until
+
+
+GRACE_S = 1000.0
+
+LISTENS = """
+import socket, sys, time
+assert sys.argv[1:3] == ["app-server", "--listen"], sys.argv
+path = sys.argv[3].removeprefix("unix://")
+listener = socket.socket(socket.AF_UNIX)
+try:
+    listener.bind(path)
+except OSError:
+    import os
+    os.unlink(path)
+    listener.bind(path)
+listener.listen()
+links = []
+while True:
+    links.append(listener.accept()[0])
+"""
+READS_LINES = """
+import sys
+assert sys.argv[1:] == ["app-server"], sys.argv
+for line in sys.stdin:
+    print(line, end="", flush=True)
+"""
+FAILS = """
+import sys
+sys.exit("Error: no good configuration")
+"""
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Write a program; make the configuration of a server that runs it."""
+    (tmp_path / "home").mkdir()
+
+    def make(program, listen=Listen.UNIX):
+        codex = tmp_path / "codex"
+        codex.write_text(f"#!{sys.executable}\n{program}")
+        codex.chmod(0o755)
+        spawn = Spawn(listen, "decline", GRACE_S, {"PATH": os.environ["PATH"]})
+        home = str(tmp_path / "home")
+        return Server(str(tmp_path / "s"), home, str(codex), "", spawn)
+
+    return make
+
+
+def open_server(server):
+    return connecting(server, server.codex)
+
+
+async def speak(connect):
+    """Say a line and hear it; return the process that said it."""
+    heard = []
+    async with connect() as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.channel.run, heard.append)
+        connection.channel.post(b'{"id":1}')
+        await until(lambda: heard == [b'{"id":1}'])
+        assert connection.peer == identify(connection.pid)
+        tasks.cancel_scope.cancel()
+    return connection.peer
+
+
+async def kill_and_run(connect):
+    async with connect() as connection:
+        os.kill(connection.pid, signal.SIGKILL)
+        await connection.channel.run(lambda _: None)
+
+
+async def test_it_runs_from_the_first_connection_to_the_end(make):
+    server = make(LISTENS)
+    async with open_server(server) as connect:
+        assert not os.path.exists(server.socket)
+        async with connect() as connection:
+            process = identify(connection.pid)
+            assert not is_gone(process)
+        # The connection is over, the server is not.
+        async with connect() as connection:
+            assert identify(connection.pid) == process
+    assert is_gone(process)
+
+
+async def test_a_server_that_has_ended_is_started_anew(make):
+    async with open_server(make(LISTENS)) as connect:
+        async with connect() as connection:
+            first = identify(connection.pid)
+        os.kill(first.pid, signal.SIGKILL)
+        await until(lambda: is_gone(first))
+        async with connect() as connection:
+            assert identify(connection.pid) != first
+
+
+async def test_a_connection_that_ends_with_its_server_says_how_that_ended(make):
+    async with open_server(make(LISTENS)) as connect:
+        with pytest.raises(ServerEnded, match=r"has ended: signal SIGKILL$"):
+            await kill_and_run(connect)
+
+
+async def test_a_connection_that_ends_alone_is_no_end_of_the_server(make):
+    async with open_server(make(LISTENS)) as connect:
+        with pytest.raises(LinkLost, match="cut") as caught:
+            async with connect():
+                raise LinkLost("cut")
+    assert type(caught.value) is LinkLost
+
+
+async def test_a_server_that_does_not_come_up_is_quoted(make):
+    async with open_server(make(FAILS)) as connect:
+        said = r"has ended: exit code 1; it said: Error: no good configuration$"
+        with pytest.raises(ServerEnded, match=said):
+            async with connect():
+                pass
+
+
+async def test_beside_another_server_none_is_started_and_that_one_is_left_alone(make):
+    server = make(FAILS)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(server.socket)
+        other.listen()
+        async with open_server(server) as connect:
+            with pytest.raises(UnsafeSocket, match=rf"already \(pid {os.getpid()}\)") as caught:
+                async with connect():
+                    pass
+        assert 'mode = "attach"' in caught.value.hint
+        with socket.socket(socket.AF_UNIX) as again:
+            again.connect(server.socket)
+
+
+async def test_a_socket_that_others_could_replace_is_refused_before_anything_is_started(make):
+    server = make(LISTENS)
+    os.chmod(os.path.dirname(server.socket), 0o777)
+    async with open_server(server) as connect:
+        with pytest.raises(UnsafeSocket, match="Others may write"):
+            async with connect():
+                pass
+    assert not os.path.exists(server.socket)
+
+
+async def test_a_home_that_is_not_there_is_no_server(make):
+    server = make(LISTENS)
+    os.rmdir(server.codex_home)
+    async with open_server(server) as connect:
+        with pytest.raises(NoServer, match="is not there") as caught:
+            async with connect():
+                pass
+    assert "codex login" in caught.value.hint
+
+
+async def test_over_stdio_it_is_heard_and_each_connection_is_a_process(make):
+    async with open_server(make(READS_LINES, Listen.STDIO)) as connect:
+        one = await speak(connect)
+        other = await speak(connect)
+        assert is_gone(one)
+        assert not is_gone(other)
+    assert is_gone(other)
+
+
+async def test_over_stdio_the_end_of_the_server_is_the_end_of_the_connection(make):
+    async with open_server(make(READS_LINES, Listen.STDIO)) as connect:
+        with pytest.raises(ServerEnded, match=r"has ended: signal SIGKILL$"):
+            await kill_and_run(connect)
+
+
+async def test_a_server_that_was_never_wanted_is_never_started(make):
+    server = make(LISTENS)
+    await OwnServer(server, server.spawn, server.codex).stop()
+    assert not os.path.exists(server.socket)
+
+
+async def test_a_server_of_somebody_else_is_connected_to_and_left_alone(tmp_path):
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(path)
+        other.listen()
+        server = Server(path, str(tmp_path))
+        async with connecting(server, None) as connect, connect() as connection:
+            assert connection.pid == os.getpid()
