@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from codexdrv.config import Listen, Server
 from codexdrv.connect import attach
 from codexdrv.engine.session import Pace, Session
-from codexdrv.errors import CodexdrvError
+from codexdrv.errors import CodexdrvError, NoServer
 from codexdrv.protocol.events import Event
 
 
@@ -38,6 +39,28 @@ async def ask_server(
             if not answers:
                 raise
     return answers[0]
+
+
+async def ask_configured(
+    server: Server, question: Callable[[Session], Awaitable[Result]], *, version: str
+) -> Result:
+    """Ask the server that the configuration means, be it ours or not.
+
+    Raises:
+        LinkError, PeerError, Refused: as `ask_server`.
+    """
+    if server.spawn is None:
+        return await ask_server(server.socket, question, version=version)
+    if server.spawn.listen is Listen.STDIO:
+        raise NoServer(
+            "The server talks to its supervisor alone: listen is stdio.",
+            hint='With listen = "unix" under [server] others can ask it, too.',
+        )
+    try:
+        return await ask_server(server.socket, question, version=version)
+    except NoServer as error:
+        hint = "`codexdrv supervise` starts it, and it runs as long as that does."
+        raise NoServer(error.message, hint=hint) from error
 
 
 def _ignore(_event: Event) -> None:

@@ -6,7 +6,7 @@ import json
 import anyio
 
 from codexdrv import __version__
-from codexdrv.client import ask_server
+from codexdrv.client import ask_configured
 from codexdrv.config import load_config
 from codexdrv.engine.session import Session
 from codexdrv.errors import ExitCode
@@ -41,10 +41,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> ExitCode:
     """Ask the server, and print a line a thread, newest first."""
-    socket = load_config(args.config).server.socket
+    server = load_config(args.config).server
     views = anyio.run(
-        lambda: ask_server(
-            socket, lambda session: fetch_threads(session, args.limit), version=__version__
+        lambda: ask_configured(
+            server, lambda session: fetch_threads(session, args.limit), version=__version__
         )
     )
     for view in views:

@@ -68,6 +68,19 @@ def test_a_message_is_delivered_by_a_server_that_lives_as_long_as_we_do(
     assert recorded(rig, thread) == [FIRST, Said("m1", "hello")]
 
 
+@pytest.mark.one_version
+def test_before_it_runs_a_command_says_who_starts_it(rig: Rig, machine: Machine):
+    rig.server.stop()
+    machine.own_server()
+    done = machine.run("threads")
+    assert done.code == 69
+    assert "`codexdrv supervise` starts it" in done.err
+    machine.own_server(listen="stdio")
+    done = machine.run("threads")
+    assert done.code == 69
+    assert "talks to its supervisor alone" in done.err
+
+
 def test_the_users_own_client_shares_it(rig: Rig, machine: Machine, thread: str):
     start(machine)
     truth = rig.truth()
