@@ -18,6 +18,7 @@ PRINTED = {
     "threads": ("thread",),
     "cancel": ("delivery",),
     "resolve": ("delivery",),
+    "doctor": ("doctor",),
 }
 """Command → the objects that it prints with --json; any of them may print an `error` instead."""
 WRITTEN = ("status-file",)

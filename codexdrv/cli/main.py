@@ -30,6 +30,7 @@ COMMANDS = (
     Command("cancel", "take a delivery back that was not sent", "cancel"),
     Command("resolve", "settle a delivery by an operator's word", "resolve"),
     Command("supervise", "run the supervisor that dispatches", "supervise"),
+    Command("doctor", "say what is wrong with this machine, and how to mend it", "doctor"),
     Command("demo", "see it work: a real server, a scripted model, four messages", "demo"),
 )
 
@@ -47,6 +48,7 @@ examples:
   codexdrv threads                       find the id of a thread
   codexdrv deliver --thread ID "Hello"   on disk when it exits 0
   codexdrv status ID --explain           where it stands, and why, fact by fact
+  codexdrv doctor                        what is wrong here, and how to mend it
 
 exit codes: 0 done; 1 failed or unhealthy; 2 usage; 3 in doubt or timed out;
 65 bad input or a conflict; 66 not found; 69 no server or codex binary;

@@ -26,7 +26,7 @@ ON_THE_JOURNAL = [
 ]
 NOT_YET = {
     *("completed", "reconcile", "replies", "watch", "attention"),
-    *("--once", "doctor", "service-template", "hold_in_doubt", "spawn"),
+    *("service-template", "hold_in_doubt"),
 }
 """Words of commands, flags and choices that do not work yet."""
 
@@ -132,7 +132,9 @@ def test_a_process_takes_its_configuration_from_its_environment(desk):
 
 
 @pytest.mark.parametrize(
-    "words", [*ON_THE_JOURNAL, ["threads"], ["supervise"]], ids=lambda words: " ".join(words[:2])
+    "words",
+    [*ON_THE_JOURNAL, ["threads"], ["supervise"], ["doctor"]],
+    ids=lambda words: " ".join(words[:2]),
 )
 def test_a_wrong_configuration_stops_every_command_that_reads_one(desk, words):
     desk.configure("nonsense = 1")

@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from codexdrv import errors
 from codexdrv.cli.main import COMMANDS, named_module
+from codexdrv.doctor.finding import State
 from codexdrv.errors import CodexdrvError
 from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, encode_dispatch
 from codexdrv.journal.journal import Writer
@@ -107,6 +108,8 @@ def test_the_words_are_those_of_the_code():
     assert thread["status"]["enum"] == [*ThreadStatus]
     assert thread["subscription"]["enum"] == [*Subscription]
     assert schemas["thread"]["properties"]["status"]["enum"] == [*ThreadStatus]
+    finding = schemas["doctor"]["$defs"]["finding"]["properties"]
+    assert finding["state"]["enum"] == [*State]
 
 
 def test_the_codes_are_those_of_the_error_tree():
@@ -210,6 +213,13 @@ def test_status_prints_the_machine(full_desk, is_connected):
 
 def test_status_prints_the_machine_that_has_nothing_to_do(desk):
     check("machine", desk.run("status", "--json").body)
+
+
+def test_doctor_prints_what_every_check_has_found(full_desk):
+    body = full_desk.run("doctor", "--json").body
+    check("doctor", body)
+    names = load_schemas()["doctor"]["$defs"]["finding"]["properties"]["name"]["enum"]
+    assert list(dict.fromkeys(each["name"] for each in body["checks"])) == names
 
 
 @pytest.mark.parametrize(
