@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from codexdrv.errors import AlreadyRunning, JournalUnusable
 
@@ -40,7 +40,9 @@ def held_lock(directory: str) -> Iterator[None]:
                 "`codexdrv status` shows it.",
             ) from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        # A full disk keeps nobody from holding it; what cannot be used then, the journal says.
+        with suppress(OSError):
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -161,6 +161,19 @@ def network_filesystem(path: str, mountinfo_text: str) -> str | None:
     return found if found in NETWORK_FILE_SYSTEMS else None
 
 
+def disk_offence(disk: os.statvfs_result) -> Offence | None:
+    """Say why nothing can be written on a file system (of `os.statvfs`), or None."""
+    if disk.f_flag & os.ST_RDONLY:
+        return Offence(
+            "its file system is read-only",
+            "Mount it for writing, or choose another directory under [state] in the configuration.",
+        )
+    # A file system that does not count its blocks, or its files, has none of none.
+    if (disk.f_blocks and not disk.f_bavail) or (disk.f_files and not disk.f_favail):
+        return Offence("its disk is full", "Make room on it; what is stored stays.")
+    return None
+
+
 def _is_within(path: str, directory: str) -> bool:
     return f"{path}/".startswith(f"{directory.rstrip('/')}/")
 

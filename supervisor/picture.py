@@ -4,7 +4,8 @@ import json
 import os
 from typing import Any
 
-from codexdrv.driver import Driver, now_ms
+from codexdrv.clock import now_ms
+from codexdrv.driver import Driver
 from codexdrv.snapshot import FILE_NAME
 
 
@@ -40,10 +41,19 @@ def draw(driver: Driver, *, life: int, began_ms: int, version: str) -> dict[str,
 
 
 def write_snapshot(directory: str, picture: dict[str, Any]) -> None:
-    """Put a picture in place of the last one; readers see one or the other, whole."""
+    """Put a picture in place of the last one; readers see one or the other, whole.
+
+    Raises:
+        OSError: it cannot be written; the last one stays.
+    """
     path = f"{directory}/{FILE_NAME}"
     draft = f"{path}.{os.getpid()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(picture, file)
-    os.replace(draft, path)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(picture, file)
+        os.replace(draft, path)
+    except OSError:
+        # On a full disk, half a picture would take up room that the journal needs.
+        os.unlink(draft)
+        raise

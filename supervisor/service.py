@@ -18,7 +18,7 @@ from codexdrv.config import Config
 from codexdrv.connect import Connect
 from codexdrv.driver import Driver
 from codexdrv.engine.worker import in_one_thread
-from codexdrv.errors import CodexdrvError
+from codexdrv.errors import CodexdrvError, JournalUnusable
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
 from codexdrv.paths import short_socket_path
@@ -79,6 +79,7 @@ class _Life(NamedTuple):
 
 
 def _begin(config: Config, journal: Journal, connect: Connect, version: str) -> _Life:
+    journal.check()
     began_ms = now_ms()
     identity = identify(os.getpid())
     number = journal.begin_life(
@@ -207,16 +208,26 @@ def _prune_once(life: _Life) -> int:
 
 @contextmanager
 def hung_bell(directory: str) -> Iterator[socket.socket]:
-    """Hang up the bell, under the lock: what an earlier life left is taken down first."""
+    """Hang up the bell, under the lock: what an earlier life left is taken down first.
+
+    Raises:
+        JournalUnusable: something else is in its place, or the disk is full.
+    """
     path = f"{directory}/{bell.FILE_NAME}"
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             os.unlink(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ringer:
         ringer.setblocking(False)
-        with short_socket_path(path) as short:
-            ringer.bind(short)
-        os.chmod(path, 0o600)
+        try:
+            with short_socket_path(path) as short:
+                ringer.bind(short)
+            os.chmod(path, 0o600)
+        except OSError as error:
+            raise JournalUnusable(
+                f"The bell {path} cannot be hung up: {error.strerror}.",
+                hint="Move it away, if it is no socket of ours; else make room on the disk.",
+            ) from error
         try:
             yield ringer
         finally:

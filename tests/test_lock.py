@@ -28,6 +28,16 @@ except AlreadyRunning as error:
     print(error.message)
 """
 
+UNWRITTEN = """
+import resource, sys
+from codexdrv.lock import held_lock
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+with held_lock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+"""It may write no byte into any file, as on a full disk."""
+
 
 @pytest.fixture
 def holder(tmp_path):
@@ -88,3 +98,11 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
     with pytest.raises(JournalUnusable, match="symbolic links"), held_lock(str(tmp_path)):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_lock_is_held_also_where_there_is_no_room_for_a_pid(tmp_path):
+    child = start_child(UNWRITTEN, str(tmp_path))
+    assert child.stdout.readline() == "held\n"
+    with pytest.raises(AlreadyRunning, match="pid unknown"), held_lock(str(tmp_path)):
+        pass
+    child.communicate()

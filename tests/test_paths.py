@@ -12,6 +12,7 @@ from codexdrv.paths import (
     UNIX_PATH_BYTES_MAX,
     _walk,
     check_private_directory,
+    disk_offence,
     make_private_directory,
     network_filesystem,
     private_directory_offence,
@@ -303,3 +304,31 @@ def test_the_mounts_of_this_machine_can_be_read():
 def test_no_local_file_system_is_taken_for_a_network():
     local = {"ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "fuseblk"}
     assert not local & NETWORK_FILE_SYSTEMS
+
+
+def disk_of(*, blocks=(9, 9), files=(9, 9), flags=os.ST_NOSUID):
+    """A file system with these (all, free) blocks and files."""
+    return os.statvfs_result(
+        (4096, 4096, blocks[0], *[blocks[1]] * 2, files[0], *[files[1]] * 2, flags, 255)
+    )
+
+
+@pytest.mark.parametrize(
+    ("disk", "said"),
+    [
+        (disk_of(), None),
+        (disk_of(blocks=(9, 1), files=(9, 1)), None),
+        (disk_of(blocks=(9, 0)), "full"),
+        (disk_of(files=(9, 0)), "full"),
+        (disk_of(blocks=(0, 0), files=(0, 0)), None),
+        (disk_of(flags=os.ST_NOSUID | os.ST_RDONLY), "read-only"),
+        (disk_of(blocks=(9, 0), flags=os.ST_RDONLY), "read-only"),
+    ],
+)
+def test_a_disk_on_which_nothing_can_be_written_says_why(disk, said):
+    offence = disk_offence(disk)
+    assert (offence is None) if said is None else (said in offence.sentence)
+
+
+def test_a_directory_of_ours_lies_on_a_disk_that_can_be_written(tmp_path):
+    assert disk_offence(os.statvfs(tmp_path)) is None

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import json
+import os
 from typing import Any, NamedTuple
 
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
@@ -13,6 +14,7 @@ from codexdrv.errors import ExitCode
 from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
 from codexdrv.journal.rows import RecordedFact, Summary
+from codexdrv.paths import Offence, disk_offence
 from codexdrv.rules.ownership import Phase
 from codexdrv.snapshot import Snapshot, load_snapshot
 from codexdrv.story import tell_story, utc
@@ -71,10 +73,17 @@ class Health(NamedTuple):
 
 
 def judge_health(
-    summary: Summary, snapshot: Snapshot | None, *, is_up: bool, now_ms: int
+    summary: Summary,
+    snapshot: Snapshot | None,
+    *,
+    is_up: bool,
+    now_ms: int,
+    disk: Offence | None = None,
 ) -> Health:
     """Say what is wrong with a machine: never "a pid exists", always what does not get through."""
     problems = []
+    if disk is not None:
+        problems.append(f"nothing can be stored, so nothing is sent: {disk.sentence}")
     if not is_up and summary.oldest is not None:
         problems.append("no supervisor is running, and deliveries wait: run `codexdrv supervise`")
     if is_up and (snapshot is None or snapshot.is_stale(now_ms)):
@@ -112,7 +121,8 @@ def _tell_machine(journal: Journal, config: Config, *, as_json: bool) -> ExitCod
     scene = look_around(config, journal)
     summary = journal.summary()
     snapshot = load_snapshot(config.state.directory) if scene.is_up else None
-    health = judge_health(summary, snapshot, is_up=scene.is_up, now_ms=now)
+    disk = disk_offence(os.statvfs(config.state.directory))
+    health = judge_health(summary, snapshot, is_up=scene.is_up, now_ms=now, disk=disk)
     if as_json:
         print(json.dumps(_machine_object(summary, snapshot, health, scene)))
     else:

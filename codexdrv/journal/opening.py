@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from codexdrv.errors import JournalBusy, JournalError, JournalUnsafe, JournalUnusable
-from codexdrv.paths import Offence, make_private_directory, network_filesystem, unsafe_step
+from codexdrv.paths import (
+    Offence,
+    disk_offence,
+    make_private_directory,
+    network_filesystem,
+    unsafe_step,
+)
 
 
 FILE_NAME = "journal.sqlite3"
@@ -69,31 +75,41 @@ def translated(path: str) -> Iterator[None]:
                 hint="Try again; nothing was stored.",
             ) from error
         hint = "Check that the disk is not full and that the directory is yours and writable."
-        raise _unusable(path, error, hint) from error
+        raise _unusable(path, str(error), hint) from error
     except OSError as error:
-        raise _unusable(path, error, "Check that the directory is yours and writable.") from error
+        hint = "Check that the directory is yours and writable."
+        raise _unusable(path, error.strerror or str(error), hint) from error
     except sqlite3.Error as error:
         hint = "Move it away, and put a backup in its place if there is one."
-        raise _unusable(path, error, hint) from error
+        raise JournalUnusable(f"{_start(path)}: {error}.", hint=hint) from error
 
 
-def _unusable(path: str, error: Exception, hint: str) -> JournalError:
-    return JournalUnusable(f"The journal {path} cannot be used: {error}.", hint=hint)
+def _unusable(path: str, words: str, hint: str) -> JournalError:
+    """Say what is wrong; where the disk itself says it better than these words, by the disk."""
+    with suppress(OSError):
+        if offence := disk_offence(os.statvfs(os.path.dirname(path))):
+            words, hint = f"{offence.sentence} ({words})", offence.hint
+    return JournalUnusable(f"{_start(path)}: {words}.", hint=hint)
+
+
+def _start(path: str) -> str:
+    return f"The journal {path} cannot be used"
 
 
 def _check_surroundings(directory: str) -> None:
-    make_private_directory(directory)
-    offence = unsafe_step(directory)
-    if offence is not None:
-        raise JournalUnsafe(
-            f"{offence.sentence} The journal must not lie there.", hint=offence.hint
-        )
+    # First, so that nothing is made on what is refused.
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         kind = network_filesystem(os.path.realpath(directory), mounts.read())
     if kind is not None:
         raise JournalUnsafe(
             f"{directory} lies on a network file system ({kind}): SQLite's locks do not hold.",
             hint="Put the state directory on a local disk: [state] dir in the configuration.",
+        )
+    make_private_directory(directory)
+    offence = unsafe_step(directory)
+    if offence is not None:
+        raise JournalUnsafe(
+            f"{offence.sentence} The journal must not lie there.", hint=offence.hint
         )
 
 

@@ -1,5 +1,6 @@
 """What the journal says: every question that is asked of it, one statement each."""
 
+import sqlite3
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -41,6 +42,17 @@ class JournalReader:
     def close(self) -> None:
         """Close the file; what was committed stays."""
         self._database.close()
+
+    def check(self) -> None:
+        """Read every page once: 0.6 s a gigabyte.
+
+        Raises:
+            JournalUnusable: one is damaged; nothing was written.
+        """
+        with translated(self.path):
+            (found,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise sqlite3.DatabaseError(" ".join(found.split()))
 
     def delivery(self, delivery: DeliveryId) -> Delivery:
         """Load one.

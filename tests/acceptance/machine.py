@@ -4,12 +4,13 @@ Waiting looks into the journal from this process; what was said in a thread is f
 model to tell.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
@@ -47,12 +48,29 @@ class Ran(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+class Running:
+    """A command that may still run."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+
+    def wait(self) -> Ran:
+        """Wait for its end."""
+        return _finish(self._child, "")
+
+    def kill(self) -> None:
+        """End it, if it has not ended."""
+        self._child.kill()
+        self._child.wait()
+
+
 class Machine:
     """One state directory; its supervisor may be started, stopped and killed."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self._proxy: Path | None = None
+        self._own: dict[str, str | float] | None = None
         self.state = rig.root / "state"
         self.config = rig.root / "codexdrv.toml"
         self.log = rig.root / "supervisor.log"
@@ -70,16 +88,32 @@ class Machine:
 
     def write_config(self, **targets: str) -> None:
         """Write the configuration; targets are NAME=THREAD."""
+        socket = {"socket": str(self._proxy or self.rig.socket_path)}
         sections = {
-            "server": {"socket": self._proxy or self.rig.socket_path, "codex_home": self.rig.home},
+            "server": {"codex_home": self.rig.home, **(socket if self._own is None else self._own)},
             "state": {"dir": self.state},
             **{f"targets.{name}": {"thread": thread} for name, thread in targets.items()},
         }
         lines = []
         for section, values in sections.items():
             lines.append(f"[{section}]")
-            lines += [f"{key} = {json.dumps(str(value))}" for key, value in values.items()]
+            lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
         self.config.write_text("\n".join(lines) + "\n")
+
+    def own_server(self, *, listen: str = "unix", **options: str | float) -> None:
+        """From the next start on, run a server of our own; over a socket, at the rig's path."""
+        socket = {"socket": str(self.rig.socket_path)} if listen == "unix" else {}
+        codex = str(self.rig.server.binary)
+        self._own = {"mode": "spawn", "codex": codex, "listen": listen, **socket, **options}
+        self.write_config()
+
+    def wait_for_server(self, *, other_than: int | None = None) -> int:
+        """Block until the supervisor is connected to a server (another one); return its pid."""
+        known = {None, other_than}
+        _wait(lambda: self._server_pid() not in known, lambda: "a connection to a server")
+        pid = self._server_pid()
+        assert pid is not None, "it has just been there"
+        return pid
 
     def go_through(self, proxy: Path) -> None:
         """From the next start on, attach through the proxy of this process that listens here."""
@@ -93,6 +127,26 @@ class Machine:
             self._supervisor = self._spawn(("supervise", "--verbose"), subprocess.DEVNULL, log)
         self.wait_until_connected()
 
+    def start_unconnected(self) -> None:
+        """Start a supervisor that may not find its server yet."""
+        assert self._supervisor is None, "a machine has one supervisor at a time"
+        with self.log.open("ab") as log:
+            self._supervisor = self._spawn(("supervise", "--verbose"), subprocess.DEVNULL, log)
+
+    def attach_at(self, socket: Path) -> None:
+        """From the next start on, attach to the server by this path of its socket."""
+        known, new = json.dumps(str(self.rig.socket_path)), json.dumps(str(socket))
+        self.config.write_text(self.config.read_text().replace(known, new))
+
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """Let go of the journal, for as long as the block lasts: no process has it open."""
+        self._journal.close()
+        try:
+            yield
+        finally:
+            self._journal = Journal(str(self.state))
+
     def wait_until_connected(self) -> None:
         """Block until the supervisor is connected to the server that runs now."""
         pid = os.getpid() if self._proxy else self.rig.server.pid
@@ -102,11 +156,36 @@ class Machine:
         """Block until the supervisor has seen the end of its connection."""
         _wait(lambda: self._server_pid() is None, lambda: "the end of the connection")
 
+    def wait_for_problem(self, sentence: str) -> None:
+        """Block until the supervisor says that this is why it has no server."""
+
+        def found() -> str | None:
+            self._assert_alive()
+            snapshot = load_snapshot(str(self.state))
+            return snapshot.problem if snapshot else None
+
+        _wait(lambda: found() == sentence, lambda: f"{sentence!r}; it says {found()!r}")
+
+    def wait_for_log(self, words: str) -> None:
+        """Block until a supervisor has logged these words."""
+        _wait(lambda: words in self.log.read_text(), lambda: f"{words!r} in the log")
+
+    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Block until something is so."""
+        _wait(is_so, lambda: what)
+
     def stop(self) -> int:
         """End the supervisor with SIGTERM; return its exit code."""
-        supervisor = self._running()
-        supervisor.terminate()
-        code = supervisor.wait(WAIT_S)
+        self.terminate()
+        return self.wait_for_exit()
+
+    def terminate(self) -> None:
+        """Ask the supervisor to stop."""
+        self._running().terminate()
+
+    def wait_for_exit(self) -> int:
+        """Wait for the end of the supervisor, and return its exit code."""
+        code = self._running().wait(WAIT_S)
         self._supervisor = None
         return code
 
@@ -126,6 +205,16 @@ class Machine:
         pipe = subprocess.PIPE
         children = [self._spawn(arguments, pipe, pipe) for arguments in commands]
         return [_finish(child, stdin) for child in children]
+
+    @contextlib.contextmanager
+    def running(self, *arguments: str) -> Iterator["Running"]:
+        """Run a command beside the block; it is ended with it."""
+        pipe = subprocess.PIPE
+        running = Running(self._spawn(arguments, pipe, pipe))
+        try:
+            yield running
+        finally:
+            running.kill()
 
     def deliver(self, delivery: str, thread: str, text: str, *flags: str) -> Message:
         """Deliver, from standard input; return what the command printed, which exits 0."""
@@ -237,3 +326,7 @@ def _wait(is_so: Callable[[], bool], what: Callable[[], str]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {WAIT_S} s: {what()}")
         time.sleep(POLL_S)
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value if isinstance(value, int | float) else str(value))

@@ -8,6 +8,7 @@ from codexdrv.cli.status import OLD_MS, judge_health
 from codexdrv.errors import ExitCode
 from codexdrv.journal.journal import Writer
 from codexdrv.journal.rows import Summary
+from codexdrv.paths import Offence
 from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.snapshot import FILE_NAME, STALE_AFTER_MS, Snapshot
@@ -189,6 +190,15 @@ def test_health_is_that_nothing_waits_for_long(age_ms, why, problems):
     summary = waiting(age_ms=age_ms, why=why)
     health = judge_health(summary, snapshot(CONNECTED), is_up=True, now_ms=NOW_MS)
     assert list(health.problems) == problems
+
+
+def test_a_disk_on_which_nothing_can_be_stored_is_told_before_all_else():
+    disk = Offence("its disk is full", "")
+    health = judge_health(EMPTY, snapshot(ALONE), is_up=True, now_ms=NOW_MS, disk=disk)
+    assert health.problems == (
+        "nothing can be stored, so nothing is sent: its disk is full",
+        "nothing listens on /x.sock",
+    )
 
 
 @pytest.mark.parametrize(("seen", "is_up"), [(None, False), (snapshot(ALONE), True)])

@@ -17,6 +17,7 @@ from codexdrv.journal.opening import (
     _statements,
     file_offence,
     open_database,
+    translated,
 )
 from tests.fakes.children import run_child, start_child
 from tests.fakes.orders import make_order
@@ -219,6 +220,20 @@ def test_a_directory_that_cannot_be_made_is_said_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(JournalUnusable, match="Not a directory"):
         Journal(str(tmp_path / "file" / "state"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (sqlite3.OperationalError("disk I/O error"), "cannot be used: disk I/O error."),
+        (PermissionError(13, "Permission denied", "x"), "cannot be used: Permission denied."),
+    ],
+)
+def test_what_the_system_says_of_the_file_is_said_as_it_is(tmp_path, error, said):
+    with pytest.raises(JournalUnusable) as caught, translated(str(tmp_path / FILE_NAME)):
+        raise error
+    assert caught.value.message.endswith(said)
+    assert "writable" in caught.value.hint
 
 
 # Locks

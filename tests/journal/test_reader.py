@@ -1,5 +1,7 @@
 """What the journal says: lanes see what is live, operators see everything, oldest first."""
 
+from pathlib import Path
+
 import pytest
 
 from codexdrv.errors import JournalUnusable, NotFound
@@ -161,3 +163,16 @@ def test_only_what_is_queued_expires(journal):
     journal.admit(make_order("for-ever"))
     assert names(journal.expired(NOW_MS + 4)) == []
     assert names(journal.expired(NOW_MS + 5)) == ["m-queued"]
+
+
+def test_a_damaged_page_is_found_before_anybody_asks_for_it(directory):
+    with Journal(directory) as journal:
+        journal.admit(make_order("m1", text="x" * 50_000))
+        journal.check()
+    file = Path(journal.path)
+    good = file.read_bytes()
+    # The row's text goes on in pages of its own, at the end.
+    file.write_bytes(good[:-8192] + b"garbage!" * 512 + good[-4096:])
+    with Journal(directory) as journal, pytest.raises(JournalUnusable) as caught:
+        journal.check()
+    assert "backup" in caught.value.hint
