@@ -10,7 +10,8 @@ from codexdrv.client import ask_configured
 from codexdrv.config import load_config
 from codexdrv.engine.session import Session
 from codexdrv.errors import ExitCode
-from codexdrv.protocol.methods import ThreadView, list_threads, read_thread_list
+from codexdrv.protocol.methods import list_threads
+from codexdrv.protocol.results import ThreadView, read_thread_list
 
 
 LIMIT = 100

@@ -24,7 +24,8 @@ from codexdrv.errors import DeadlinePassed
 from codexdrv.ids import DeliveryId, ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import UserMessage
-from codexdrv.protocol.methods import Call, read_thread_view
+from codexdrv.protocol.methods import Call
+from codexdrv.protocol.results import read_thread_view
 from codexdrv.rules.lifecycle import Delivery, is_settled
 from codexdrv.rules.ownership import Phase
 from codexdrv.story import tell_briefly

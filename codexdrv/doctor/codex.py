@@ -14,7 +14,7 @@ from codexdrv.doctor.finding import Finding, State, failed, note, ok, wrong
 from codexdrv.engine.session import Session, check_home
 from codexdrv.errors import DeadlinePassed, LinkError, NoServer
 from codexdrv.paths import Offence, step_offence
-from codexdrv.protocol.methods import Greeting
+from codexdrv.protocol.results import Greeting
 from codexdrv.protocol.versions import TESTED, server_version
 from codexdrv.transport.unix import check_socket, open_unix
 

@@ -11,8 +11,9 @@ from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError, LinkError, MalformedMessage, Refused
 from codexdrv.ids import DeliveryId, TurnId
 from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, dispatch_key, encode_dispatch
-from codexdrv.protocol.methods import Call, read_started_turn, start_turn, steer_turn
+from codexdrv.protocol.methods import Call, start_turn, steer_turn
 from codexdrv.protocol.refusals import Meaning, read_refusal
+from codexdrv.protocol.results import read_started_turn
 from codexdrv.rules.answers import read_answer
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
 from codexdrv.rules.lifecycle import Delivery, News, Standing, WhenBusy, is_expired

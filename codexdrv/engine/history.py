@@ -10,17 +10,19 @@ from codexdrv.protocol.events import TurnStatus
 from codexdrv.protocol.methods import (
     PAGE_TURNS,
     Call,
-    Page,
     list_items,
     list_turn_statuses,
     list_turns,
+    read_thread,
+)
+from codexdrv.protocol.refusals import Meaning, read_refusal
+from codexdrv.protocol.results import (
+    Page,
     read_all_turns,
     read_items,
-    read_thread,
     read_turn_statuses,
     read_turns,
 )
-from codexdrv.protocol.refusals import Meaning, read_refusal
 
 
 _WAYS: tuple[tuple[Callable[[ThreadId, int], Call], Callable[[Any], Page]], ...] = (

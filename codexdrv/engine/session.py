@@ -11,15 +11,9 @@ import structlog
 from codexdrv.engine.rpc import OnAnswer, Rpc
 from codexdrv.errors import CodexdrvError, LinkError, LinkLost, NoServer, Refused
 from codexdrv.protocol.events import Event, translate
-from codexdrv.protocol.methods import (
-    PAGE_ITEMS,
-    Call,
-    Greeting,
-    initialize,
-    list_loaded,
-    read_greeting,
-)
+from codexdrv.protocol.methods import PAGE_ITEMS, Call, initialize, list_loaded
 from codexdrv.protocol.questions import Policy, answer
+from codexdrv.protocol.results import Greeting, read_greeting
 from codexdrv.protocol.versions import server_version
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity

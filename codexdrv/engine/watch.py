@@ -9,16 +9,9 @@ from codexdrv.engine.session import Session
 from codexdrv.errors import CodexdrvError, Refused
 from codexdrv.ids import ThreadId, TurnId
 from codexdrv.protocol.events import Event, ItemCompleted, ItemKind, TurnEnded, TurnStarted
-from codexdrv.protocol.methods import (
-    ThreadView,
-    fence,
-    interrupt_turn,
-    read_thread,
-    read_thread_view,
-    resume_thread,
-    unsubscribe,
-)
+from codexdrv.protocol.methods import fence, interrupt_turn, read_thread, resume_thread, unsubscribe
 from codexdrv.protocol.refusals import Meaning, Understood, read_refusal
+from codexdrv.protocol.results import ThreadView, read_thread_view
 from codexdrv.rules.thread import (
     Subscription,
     ThreadState,

@@ -5,7 +5,8 @@ from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
 from codexdrv.errors import Refused
 from codexdrv.ids import TurnId
 from codexdrv.protocol.events import TurnStatus, UserMessage
-from codexdrv.protocol.methods import PAGE_ITEMS, Page
+from codexdrv.protocol.methods import PAGE_ITEMS
+from codexdrv.protocol.results import Page
 from tests.engine.kit import until
 from tests.fakes.server import NOT_SUPPORTED, OVERLOADED, Reply
 
@@ -29,7 +30,7 @@ def expected(thread):
         UserMessage(first, "m1", "first"),
         UserMessage(before, None, "hello"),
     )
-    return Page(messages, second)
+    return Page(messages, second, (second, first, before))
 
 
 def asked(bench):
@@ -47,7 +48,10 @@ async def test_a_thread_without_a_list_of_items_is_read_by_turns_in_full(bench, 
     async with bench.connected() as generation:
         page = await fetch_newest_page(generation.session, thread.id)
     # Two turns are a page here: the running one, and the one before.
-    assert page == expected(thread)._replace(messages=expected(thread).messages[:3])
+    newest_two = expected(thread).turns[:2]
+    assert page == expected(thread)._replace(
+        messages=expected(thread).messages[:3], turns=newest_two, cursor="2"
+    )
     assert asked(bench) == ["thread/items/list", "thread/turns/list"]
     assert bench.server.requests[-1].params["itemsView"] == "full"
 
@@ -67,7 +71,8 @@ async def test_a_page_over_the_cap_on_stdio_is_asked_for_again_with_less(bench, 
             # As the channel tells of it, where the framing lives on behind such a message.
             generation.session._rpc._lose(b'{"id":%d,"result":' % bench.server.requests[-1].id)
         await until(lambda: bool(pages))
-    assert pages == [expected(thread)._replace(messages=expected(thread).messages[:2])]
+    (page,) = pages
+    assert page.messages == expected(thread).messages[:2]
     limits = [request.params["limit"] for request in bench.server.requests[1:]]
     assert limits == [PAGE_ITEMS, PAGE_ITEMS // 4, PAGE_ITEMS // 16]
     assert generation.session.page_items == PAGE_ITEMS // 16

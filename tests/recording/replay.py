@@ -20,7 +20,8 @@ import orjson
 from codexdrv.errors import Refused
 from codexdrv.ids import NIL_TURN, ThreadId
 from codexdrv.protocol.events import Event, translate
-from codexdrv.protocol.methods import (
+from codexdrv.protocol.refusals import read_refusal
+from codexdrv.protocol.results import (
     read_all_turns,
     read_greeting,
     read_items,
@@ -30,7 +31,6 @@ from codexdrv.protocol.methods import (
     read_turn_statuses,
     read_turns,
 )
-from codexdrv.protocol.refusals import read_refusal
 from codexdrv.rules.thread import ThreadState, reduce
 from codexdrv.wire.message import Notification, Refusal, Request, RequestId, Response, decode
 from tests.recording.tap import Line

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from codexdrv.ids import NIL_TURN
-from codexdrv.protocol import methods
+from codexdrv.protocol import results
 from codexdrv.protocol.events import READERS, Unrecognized
 from codexdrv.protocol.refusals import Meaning, Understood
 from codexdrv.wire.message import Request
@@ -130,10 +130,8 @@ def test_all_that_reads_is_used_by_a_recording():
 def test_all_that_reads_a_result_is_replayed():
     readers = {
         each
-        for name, each in inspect.getmembers(methods, inspect.isfunction)
-        if name.startswith("read_")
-        and each.__module__ == methods.__name__
-        and inspect.signature(each).return_annotation is not methods.Call
+        for name, each in inspect.getmembers(results, inspect.isfunction)
+        if name.startswith("read_") and each.__module__ == results.__name__
     }
     used = {
         reader
