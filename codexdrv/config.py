@@ -4,16 +4,18 @@ The only module that reads the environment.
 """
 
 import importlib
-import math
 import os
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from codexdrv.errors import BadInput, ConfigurationError
-from codexdrv.ids import ThreadId, parse_thread_id
+from codexdrv.errors import ConfigurationError
+from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import LIVE_PER_THREAD_MAX
+from codexdrv.rules.backoff import PARK_S, SETTLE_S
 from codexdrv.rules.lifecycle import WhenBusy
+from codexdrv.table import Table
 
 
 STOP_GRACE_S = 30.0
@@ -41,8 +43,6 @@ class Spawn(NamedTuple):
     #: How its questions are answered: "decline" or "leave" (`protocol/questions.py`).
     approvals: str
     stop_grace_s: float
-    #: What it starts with: ours, and CODEX_HOME.
-    environment: Mapping[str, str]
 
 
 class Server(NamedTuple):
@@ -52,9 +52,15 @@ class Server(NamedTuple):
     codex_home: str
     #: The executable, where one is named; else it is looked for on `search_path`.
     codex: str | None = None
-    search_path: str = ""
+    #: What a server that we start is given: ours, and CODEX_HOME.
+    environment: Mapping[str, str] = MappingProxyType({})
     #: None: attach to a server that somebody else runs.
     spawn: Spawn | None = None
+
+    @property
+    def search_path(self) -> str:
+        """The directories of $PATH."""
+        return self.environment.get("PATH", "")
 
 
 class State(NamedTuple):
@@ -80,6 +86,10 @@ class Limits(NamedTuple):
     linger_s: float = 600.0
     #: How long an attempt without its echo waits before the fence is asked.
     echo_s: float = 5.0
+    #: How far apart two quiet fences prove that an input has vanished.
+    settle_s: float = SETTLE_S
+    #: How long doubt holds a lane.
+    park_s: float = PARK_S
 
 
 class Target(NamedTuple):
@@ -87,6 +97,8 @@ class Target(NamedTuple):
 
     thread: ThreadId
     when_busy: WhenBusy
+    #: Doubt shuts its lane for as long as it lasts.
+    hold_in_doubt: bool = False
 
 
 class Config(NamedTuple):
@@ -124,7 +136,7 @@ def parse_config(
         ConfigurationError: an unknown key, or a value of the wrong kind.
     """
     where = path or "the configuration"
-    top = _Table(document, where, "")
+    top = Table(document, where, "")
     server = top.table("server")
     state = top.table("state")
     limits = top.table("limits")
@@ -137,7 +149,10 @@ def parse_config(
     config = Config(
         _server(server, environment, codex_default, directory),
         State(directory),
-        Limits(live_per_thread=limits.count("live_per_thread", LIVE_PER_THREAD_MAX)),
+        Limits(
+            live_per_thread=limits.count("live_per_thread", LIVE_PER_THREAD_MAX),
+            settle_s=limits.seconds("settle_s", SETTLE_S),
+        ),
         {name: _target(targets.table(name)) for name in targets.names()},
         path,
     )
@@ -153,119 +168,44 @@ def _xdg_base(environment: Mapping[str, str], name: str, default: str) -> str:
 
 
 def _server(
-    table: "_Table", environment: Mapping[str, str], codex_default: str, directory: str
+    table: Table, environment: Mapping[str, str], codex_default: str, directory: str
 ) -> Server:
     codex_home = table.path("codex_home", codex_default)
     is_ours = table.choice("mode", ("attach", "spawn"), "attach") == "spawn"
     if not is_ours and (named := [key for key in _SPAWN_ONLY if table.has(key)]):
         raise table.wrong(named[0], 'left out: it is for mode = "spawn"')
-    spawn = _spawn(table, environment, codex_home) if is_ours else None
+    spawn = _spawn(table) if is_ours else None
+    # A service manager's own words are for us alone (sd_notify(3)).
+    kept = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
     socket = f"{codex_home}/app-server-control/app-server-control.sock"
     return Server(
         table.path("socket", f"{directory}/server.sock" if is_ours else socket),
         codex_home,
         table.path("codex", "/") if table.has("codex") else None,
-        environment.get("PATH", ""),
+        kept | {"CODEX_HOME": codex_home},
         spawn,
     )
 
 
-def _spawn(table: "_Table", environment: Mapping[str, str], codex_home: str) -> Spawn:
+def _spawn(table: Table) -> Spawn:
     listen = Listen(table.choice("listen", tuple(Listen), Listen.UNIX))
     if listen is Listen.STDIO and table.has("socket"):
         raise table.wrong("socket", 'left out: with listen = "stdio" there is no socket')
-    # A service manager's own words are for us alone (sd_notify(3)).
-    kept = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
     return Spawn(
         listen,
         table.choice("approvals", ("decline", "leave"), "decline"),
         table.seconds("stop_grace_s", STOP_GRACE_S),
-        kept | {"CODEX_HOME": codex_home},
     )
 
 
-def _target(table: "_Table") -> Target:
+def _target(table: Table) -> Target:
     target = Target(
-        table.thread("thread"), WhenBusy(table.choice("when_busy", tuple(WhenBusy), WhenBusy.STEER))
+        table.thread("thread"),
+        WhenBusy(table.choice("when_busy", tuple(WhenBusy), WhenBusy.STEER)),
+        table.flag("hold_in_doubt"),
     )
     table.refuse_unknown()
     return target
-
-
-class _Table:
-    """One TOML table, read key by key; what nobody asked for is unknown."""
-
-    def __init__(self, values: Mapping[str, Any], where: str, name: str) -> None:
-        self._values = values
-        self._where = where
-        self._name = name
-        self._asked: set[str] = set()
-
-    def names(self) -> list[str]:
-        return list(self._values)
-
-    def has(self, key: str) -> bool:
-        self._asked.add(key)
-        return key in self._values
-
-    def table(self, key: str) -> "_Table":
-        value = self._ask(key, {})
-        if not isinstance(value, dict):
-            raise self.wrong(key, "a table")
-        return _Table(value, self._where, self._full(key))
-
-    def path(self, key: str, default: str) -> str:
-        value = self._ask(key, default)
-        if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
-            raise self.wrong(key, "an absolute path")
-        return os.path.normpath(value)
-
-    def choice(self, key: str, words: tuple[str, ...], default: str) -> str:
-        value = self._ask(key, default)
-        if value not in words:
-            raise self.wrong(key, "one of " + ", ".join(f'"{word}"' for word in words))
-        return str(value)
-
-    def count(self, key: str, default: int) -> int:
-        value = self._ask(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.wrong(key, "a whole number, 1 or more")
-        return value
-
-    def seconds(self, key: str, default: float) -> float:
-        value = self._ask(key, default)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < math.inf:
-            raise self.wrong(key, "a number of seconds, 0 or more")
-        return float(value)
-
-    def thread(self, key: str) -> ThreadId:
-        value = self._ask(key, None)
-        try:
-            return parse_thread_id(value if isinstance(value, str) else "")
-        except BadInput as error:
-            raise self.wrong(key, "a thread id (a UUID)") from error
-
-    def refuse_unknown(self) -> None:
-        for key in self._values:
-            if key not in self._asked:
-                raise ConfigurationError(
-                    f"{self._where}: the key {self._full(key)!r} is not known.",
-                    hint=f"Known here: {', '.join(sorted(self._asked))}.",
-                )
-
-    def _ask(self, key: str, default: Any) -> Any:
-        self._asked.add(key)
-        return self._values.get(key, default)
-
-    def _full(self, key: str) -> str:
-        return f"{self._name}.{key}" if self._name else key
-
-    def wrong(self, key: str, wanted: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"{self._where}: {self._full(key)!r} must be {wanted}.",
-            hint="docs/configuration.md shows every key with its default.",
-        )
 
 
 def _read_toml(path: str) -> dict[str, Any]:

@@ -1,25 +1,25 @@
 """One life: reconnect for ever, and on each connection serve every thread that owes something."""
 
-import math
+from collections.abc import Collection
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from codexdrv.clock import now_ms
 from codexdrv.config import Config
 from codexdrv.connect import Connect, Connection
-from codexdrv.engine.lane import Lane, LanePace
+from codexdrv.engine.lane import LanePace
+from codexdrv.engine.lanes import Lanes, LaneSettings
 from codexdrv.engine.ledger import Ledger
-from codexdrv.engine.notes import Gap
+from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Link, Pace, Session, check_home
+from codexdrv.engine.surroundings import REAL, Surroundings
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.engine.worker import InThread
-from codexdrv.errors import CodexdrvError, FrameTooBig, JournalError, LinkError, PeerError
+from codexdrv.errors import FrameTooBig, JournalError, LinkError, PeerError
 from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
-from codexdrv.protocol.events import Event
 from codexdrv.protocol.methods import PAGE_ITEMS
 from codexdrv.protocol.questions import Policy
 from codexdrv.protocol.versions import server_version
@@ -46,11 +46,12 @@ class Driver:
         began_ms: int,
         version: str,
         in_thread: InThread,
+        surroundings: Surroundings = REAL,
+        scope: Collection[ThreadId] | None = None,
     ) -> None:
         self._config = config
         self._connect = connect
         self._policy = policy
-        self._began_ms = began_ms
         self._version = version
         self._ledger = Ledger(
             journal,
@@ -59,8 +60,13 @@ class Driver:
             in_thread=in_thread,
             on_change=self._wake_lane,
         )
-        self._lanes: dict[ThreadId, Lane] = {}
         self._is_draining = anyio.Event()
+        self._lanes = Lanes(
+            self._ledger,
+            _lane_settings(config, began_ms, surroundings, scope),
+            is_draining=self._is_draining,
+            on_change=self._notify,
+        )
         self._rung = anyio.Event()
         self._generation, self._failures = 0, 0
         #: See `Session.page_items`.
@@ -89,8 +95,11 @@ class Driver:
     def ring(self) -> None:
         """Somebody rang, or the journal has changed: look at everything now."""
         self._rung.set()
-        for lane in self._lanes.values():
-            lane.hurry()
+        self._lanes.ring()
+
+    def hold(self) -> None:
+        """Dispatch nothing from now on; what is in doubt is settled all the same."""
+        self._is_draining.set()
 
     async def drain(self, *, answers_s: float, turns_s: float = 0.0) -> None:
         """Dispatch nothing new, and give what is open some time to end.
@@ -99,7 +108,7 @@ class Driver:
             answers_s: for the answers of the requests that are open.
             turns_s: before that, for the turns that run, where they would end with us.
         """
-        self._is_draining.set()
+        self.hold()
         with anyio.move_on_after(turns_s):
             await self.wait_for_turns()
         with anyio.move_on_after(answers_s):
@@ -109,7 +118,7 @@ class Driver:
 
     async def wait_for_turns(self) -> None:
         """Wait until no turn is known to run in the threads that are served."""
-        while any(lane.watch.state.turn for lane in self._lanes.values()):
+        while any(watch.state.turn for watch in self.threads().values()):
             await self.wait_for_change()
 
     @property
@@ -129,7 +138,7 @@ class Driver:
 
     def threads(self) -> dict[ThreadId, ThreadWatch]:
         """Say what is known of each thread that is served now."""
-        return {thread: lane.watch for thread, lane in self._lanes.items()}
+        return self._lanes.watches()
 
     async def _watch_journal(self) -> None:
         """Look for what was written without a ring, which may be lost, and what has expired."""
@@ -177,8 +186,8 @@ class Driver:
             connection.channel,
             generation=self._generation,
             peer=connection.peer,
-            on_event=self._hear,
-            on_gap=self._hear_gap,
+            on_event=self._lanes.hear,
+            on_gap=self._lanes.hear_gap,
             policy=self._policy,
             page_items=self._page_items,
         )
@@ -212,58 +221,10 @@ class Driver:
             server=server_version(session.greeting.user_agent),
             server_pid=self._server_pid,
         )
-        async with anyio.create_task_group() as lanes:
-            while True:
-                self._rung = anyio.Event()
-                is_done = await self._open_lanes(session, lanes)
-                # A journal that cannot be read rings nobody when it can be again.
-                with anyio.move_on_after(math.inf if is_done else self._config.limits.poll_s):
-                    await self._rung.wait()
-
-    async def _open_lanes(self, session: Session, lanes: TaskGroup) -> bool:
-        """Give each thread that owes something a lane; say whether the journal could be read."""
-        kept = {target.thread for target in self._config.targets.values()}
-        try:
-            wanted = kept | set(await self._ledger.ask(Journal.threads))
-        except CodexdrvError as error:
-            log.error("journal.unreadable", error=str(error))
-            return False
-        for thread in sorted(wanted - set(self._lanes)):
-            lane = Lane(
-                ThreadWatch(thread, session, self._ledger),
-                self._ledger,
-                pace=LanePace(self._config.limits.echo_s, self._config.limits.linger_s),
-                is_kept=thread in kept,
-                began_ms=self._began_ms,
-            )
-            self._lanes[thread] = lane
-            lanes.start_soon(self._run_lane, lane)
-        return True
-
-    async def _run_lane(self, lane: Lane) -> None:
-        await lane.run(is_draining=self._is_draining)
-        self._lanes.pop(lane.watch.thread, None)
-        self._rung.set()
-
-    def _hear(self, event: Event) -> None:
-        thread = getattr(event, "thread", None)
-        lane = self._lanes.get(thread) if thread is not None else None
-        if lane is not None:
-            before = lane.watch.state
-            lane.observe(event)
-            if lane.watch.state != before:
-                self._notify()
-
-    def _hear_gap(self) -> None:
-        """Something was dropped: an echo, for all we know, or the end of a turn."""
-        self._ledger.post(Gap())
-        for lane in self._lanes.values():
-            lane.watch.distrust()
-            lane.hurry()
+        await self._lanes.serve(session)
 
     def _wake_lane(self, thread: ThreadId) -> None:
-        if lane := self._lanes.get(thread):
-            lane.wake()
+        self._lanes.wake(thread)
 
     def _next_pause_s(self, _state: RetryCallState) -> float:
         return delay_s(self._failures, first=CONNECT_DELAY_S_FIRST, most=CONNECT_DELAY_S_MAX)
@@ -291,6 +252,25 @@ class Driver:
         self._rung = anyio.Event()
         with anyio.move_on_after(max(0.0, seconds - CONNECT_DELAY_S_FIRST)):
             await self._rung.wait()
+
+
+def _lane_settings(
+    config: Config, began_ms: int, surroundings: Surroundings, scope: Collection[ThreadId] | None
+) -> LaneSettings:
+    limits = config.limits
+    patience = Patience(limits.settle_s, limits.park_s)
+    return LaneSettings(
+        LanePace(limits.echo_s, limits.linger_s),
+        patience,
+        {
+            target.thread: patience._replace(holds_in_doubt=target.hold_in_doubt)
+            for target in config.targets.values()
+        },
+        surroundings,
+        began_ms,
+        limits.poll_s,
+        scope,
+    )
 
 
 def _first_leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:

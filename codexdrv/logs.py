@@ -10,10 +10,18 @@ import orjson
 import structlog
 
 
-def configure_logs(*, is_verbose: bool = False, stream: TextIO | None = None) -> None:
-    """Set up logging for a process that stays; commands that answer and end do not log."""
+def configure_logs(
+    *, is_verbose: bool = False, is_quiet: bool = False, stream: TextIO | None = None
+) -> None:
+    """Set up logging: for a process that stays, or, quiet, for a command that answers and ends.
+
+    Args:
+        is_verbose: every decision.
+        is_quiet: only what somebody has to know.
+        stream: where to; default: stderr.
+    """
     out = stream or sys.stderr
-    level = logging.DEBUG if is_verbose else logging.INFO
+    level = logging.DEBUG if is_verbose else logging.ERROR if is_quiet else logging.INFO
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

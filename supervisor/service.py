@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from codexdrv.connect import Connect
 from codexdrv.driver import Driver
 from codexdrv.engine.worker import in_one_thread
 from codexdrv.errors import CodexdrvError, JournalUnusable
+from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
 from codexdrv.paths import short_socket_path
@@ -61,7 +62,8 @@ async def serve(config: Config, *, version: str, once_s: float | None = None) ->
     # The journal first: it makes the directory, and checks that it is safe.
     with Journal(directory) as journal, held_lock(directory), hung_bell(directory) as ringer:
         async with connecting(server, binary) as connect:
-            life = _begin(config, journal, connect, version)
+            driver, number, began_ms = begin(config, journal, connect, version=version)
+            life = _Life(config, journal, driver, number, began_ms, version)
             problem = await _run(life, ringer, once_s)
         log.info("life.ended")
     return problem
@@ -78,7 +80,20 @@ class _Life(NamedTuple):
     version: str
 
 
-def _begin(config: Config, journal: Journal, connect: Connect, version: str) -> _Life:
+def begin(
+    config: Config,
+    journal: Journal,
+    connect: Connect,
+    *,
+    version: str,
+    scope: Collection[ThreadId] | None = None,
+) -> tuple[Driver, int, int]:
+    """Begin a life in the journal, under the lock; return its driver, number, and time.
+
+    Raises:
+        JournalError: the journal cannot be used; nothing was written.
+    """
+    # Before the first write: a life must not begin in what is broken.
     journal.check()
     began_ms = now_ms()
     identity = identify(os.getpid())
@@ -102,8 +117,9 @@ def _begin(config: Config, journal: Journal, connect: Connect, version: str) -> 
         began_ms=began_ms,
         version=version,
         in_thread=in_one_thread(),
+        scope=scope,
     )
-    return _Life(config, journal, driver, number, began_ms, version)
+    return driver, number, began_ms
 
 
 async def _run(life: _Life, ringer: socket.socket, once_s: float | None) -> str | None:

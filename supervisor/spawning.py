@@ -139,7 +139,7 @@ class OwnServer:
             )
         child = Child(
             (self._binary, "app-server", *arguments),
-            environment=self._spawn.environment,
+            environment=self._server.environment,
             directory=home,
             on_stderr=lambda line: log.info("server.said", line=line),
             has_pipes=self._spawn.listen is Listen.STDIO,

@@ -17,6 +17,7 @@ PRINTED = {
     "list": ("delivery",),
     "threads": ("thread",),
     "cancel": ("delivery",),
+    "reconcile": ("delivery", "opinion"),
     "resolve": ("delivery",),
     "doctor": ("doctor",),
 }

@@ -30,11 +30,13 @@ codex_home = "/srv/codex"
 dir = "/srv/state"
 [limits]
 live_per_thread = 7
+settle_s = 0.5
 [targets.ops]
 thread = "{THREAD}"
 [targets."dev ops"]
 thread = "{OTHER_THREAD.upper()}"
 when_busy = "interrupt"
+hold_in_doubt = true
 """
 
 
@@ -53,7 +55,11 @@ def write(tmp_path):
 
 def test_no_file_at_all_works():
     assert load_config(None, HOME) == Config(
-        Server("/home/me/.codex/app-server-control/app-server-control.sock", "/home/me/.codex"),
+        Server(
+            "/home/me/.codex/app-server-control/app-server-control.sock",
+            "/home/me/.codex",
+            environment={**HOME, "CODEX_HOME": "/home/me/.codex"},
+        ),
         State("/home/me/.local/state/codexdrv"),
         Limits(),
         {},
@@ -85,18 +91,24 @@ def test_a_relative_base_directory_is_ignored(write, tmp_path):
 
 def test_an_empty_variable_is_none():
     names = ("CODEX_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "CODEXDRV_CONFIG")
-    assert load_config(None, HOME | dict.fromkeys(names, "")) == load_config(None, HOME)
+    config, plain = load_config(None, HOME | dict.fromkeys(names, "")), load_config(None, HOME)
+    assert config.server.codex_home == plain.server.codex_home
+    assert (config.state, config.path) == (plain.state, plain.path)
 
 
 def test_every_key_is_read(write):
     path = write(EVERY_KEY)
     assert load_config(path, HOME) == Config(
-        Server("/run/user/1000/x.sock", "/srv/codex"),
+        Server(
+            "/run/user/1000/x.sock",
+            "/srv/codex",
+            environment={**HOME, "CODEX_HOME": "/srv/codex"},
+        ),
         State("/srv/state"),
-        Limits(live_per_thread=7),
+        Limits(live_per_thread=7, settle_s=0.5),
         {
             "ops": Target(THREAD, WhenBusy.STEER),
-            "dev ops": Target(OTHER_THREAD, WhenBusy.INTERRUPT),
+            "dev ops": Target(OTHER_THREAD, WhenBusy.INTERRUPT, hold_in_doubt=True),
         },
         path,
     )
@@ -108,8 +120,8 @@ def test_a_server_of_our_own_listens_in_the_state_directory(write):
         "/srv/state/server.sock",
         "/home/me/.codex",
         None,
-        "",
-        Spawn(Listen.UNIX, "decline", 30.0, {"HOME": "/home/me", "CODEX_HOME": "/home/me/.codex"}),
+        {"HOME": "/home/me", "CODEX_HOME": "/home/me/.codex"},
+        Spawn(Listen.UNIX, "decline", 30.0),
     )
 
 
@@ -128,7 +140,8 @@ stop_grace_s = 2.5
     assert (server.codex, server.search_path) == ("/opt/codex", "/bin")
     # Its own home, our PATH; not what a service manager says to us alone.
     inherited = {**HOME, "PATH": "/bin", "CODEX_HOME": "/srv/codex"}
-    assert server.spawn == Spawn(Listen.STDIO, "leave", 2.5, inherited)
+    assert server.environment == inherited
+    assert server.spawn == Spawn(Listen.STDIO, "leave", 2.5)
 
 
 def test_the_executable_may_be_named_where_nothing_is_started(write):
@@ -203,11 +216,11 @@ def test_a_file_that_is_no_utf8_is_an_error(tmp_path):
             "approvals, codex, codex_home, listen, mode, socket, stop_grace_s",
         ),
         ({"state": {"directory": "/x"}}, "'state.directory'", "dir"),
-        ({"limits": {"live": 1}}, "'limits.live'", "live_per_thread"),
+        ({"limits": {"live": 1}}, "'limits.live'", "live_per_thread, settle_s"),
         (
             {"targets": {"ops": {"thread": THREAD, "busy": "wait"}}},
             "'targets.ops.busy'",
-            "thread, when_busy",
+            "hold_in_doubt, thread, when_busy",
         ),
     ],
 )
@@ -261,6 +274,11 @@ def test_an_unknown_key_is_an_error_that_says_what_is_known(document, key, known
         ({"limits": {"live_per_thread": 1.5}}, "'limits.live_per_thread' must be a whole number"),
         ({"limits": {"live_per_thread": True}}, "'limits.live_per_thread' must be a whole number"),
         ({"limits": {"live_per_thread": "9"}}, "'limits.live_per_thread' must be a whole number"),
+        ({"limits": {"settle_s": -1}}, "'limits.settle_s' must be a number of seconds"),
+        (
+            {"targets": {"ops": {"thread": THREAD, "hold_in_doubt": 1}}},
+            "'targets.ops.hold_in_doubt' must be true or false",
+        ),
         ({"targets": {"ops": {}}}, "'targets.ops.thread' must be a thread id"),
         ({"targets": {"ops": {"thread": "x"}}}, "'targets.ops.thread' must be a thread id"),
         ({"targets": {"ops": {"thread": 5}}}, "'targets.ops.thread' must be a thread id"),

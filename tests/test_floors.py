@@ -28,6 +28,7 @@ FLOORS = {
     "codexdrv.engine": 5,
     "codexdrv.driver": 6,
     "codexdrv.config": 6,
+    "codexdrv.table": 6,
     "codexdrv.logs": 6,
     "codexdrv.client": 6,
     "codexdrv.connect": 6,

@@ -28,6 +28,7 @@ COMMANDS = (
     Command("list", "list all deliveries, oldest first", "listing"),
     Command("threads", "list the threads of the server", "threads"),
     Command("cancel", "take a delivery back that was not sent", "cancel"),
+    Command("reconcile", "settle what is in doubt, by asking the server", "reconcile"),
     Command("resolve", "settle a delivery by an operator's word", "resolve"),
     Command("supervise", "run the supervisor that dispatches", "supervise"),
     Command("doctor", "say what is wrong with this machine, and how to mend it", "doctor"),

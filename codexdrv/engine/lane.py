@@ -13,7 +13,9 @@ import structlog
 
 from codexdrv.engine.dispatching import Dispatching
 from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.reconciliation import Patience, Reconciliation
 from codexdrv.engine.settling import Settling
+from codexdrv.engine.surroundings import Surroundings
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError, JournalError, LifeEnded
 from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadMoved, TurnEnded
@@ -41,7 +43,15 @@ class Lane:
     """The dispatcher of one thread, on one connection."""
 
     def __init__(
-        self, watch: ThreadWatch, ledger: Ledger, *, pace: LanePace, is_kept: bool, began_ms: int
+        self,
+        watch: ThreadWatch,
+        ledger: Ledger,
+        *,
+        pace: LanePace,
+        patience: Patience,
+        surroundings: Surroundings,
+        is_kept: bool,
+        began_ms: int,
     ) -> None:
         #: Stays subscribed, also with nothing to do.
         self.is_kept = is_kept
@@ -50,6 +60,9 @@ class Lane:
         self._pace = pace
         self._dispatching = Dispatching(watch, ledger, began_ms=began_ms)
         self._settling = Settling(watch, ledger, echo_s=pace.echo_s)
+        self._reconciliation = Reconciliation(
+            watch, ledger, patience=patience, surroundings=surroundings
+        )
         self._failures = 0
         #: What stood in the way last.
         self._trouble: str | None = None
@@ -64,7 +77,7 @@ class Lane:
     def hurry(self) -> None:
         """Look now: the thread has moved, or somebody rang."""
         self._dispatching.hurry()
-        self._settling.hurry()
+        self._reconciliation.hurry()
         self.wake()
 
     def wake(self) -> None:
@@ -104,7 +117,7 @@ class Lane:
         # Apart: what cannot be settled now must not keep the next message back, nor the reverse.
         pauses = [await self._try(self._settling.settle(unsettled))]
         pauses += [
-            await self._try(self._settling.look_for(found))
+            await self._try(self._reconciliation.look_for(found))
             for found in lane
             if found.standing.parked
         ]
@@ -144,7 +157,7 @@ class Lane:
             case Duty.WAIT:
                 return await self._settling.await_echo(head)
             case Duty.RECONCILE:
-                return await self._settling.look_for(head)
+                return await self._reconciliation.look_for(head)
             case Duty.NOTHING:
                 return math.inf
 

@@ -15,6 +15,7 @@ from codexdrv.protocol.methods import PAGE_ITEMS, Call, initialize, list_loaded
 from codexdrv.protocol.questions import Policy, answer
 from codexdrv.protocol.results import Greeting, read_greeting
 from codexdrv.protocol.versions import server_version
+from codexdrv.protocol.warnings import is_unsaved
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity
 from codexdrv.wire.message import Message, Notification, Request
@@ -81,6 +82,8 @@ class Session:
         self.page_items = page_items
         self.generation = generation
         self.peer = peer
+        #: It has not said that it cannot save what it shows.
+        self.can_save = True
         #: What the server said of itself; set once it was greeted.
         self.greeting = Greeting("", None)
         self._channel = channel
@@ -168,6 +171,7 @@ class Session:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Notification):
+            self.can_save = self.can_save and not is_unsaved(message)
             self._on_event(translate(message))
         elif isinstance(message, Request):
             self._answer(message)

@@ -1,4 +1,4 @@
-"""Find out what became of inputs: the echo that is late, what is in doubt, what is not read back.
+"""Find out what became of inputs: the echo that is late, what is not read back, how turns ended.
 
 Reads only; nothing here ever sends an input.
 """
@@ -9,15 +9,15 @@ import anyio
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
 from codexdrv.engine.ledger import Ledger
-from codexdrv.engine.notes import LINK_LOST, Echo, Ending
+from codexdrv.engine.notes import Ending
 from codexdrv.engine.record import RecordReading, search_record, search_records
 from codexdrv.engine.watch import ThreadWatch
-from codexdrv.ids import DeliveryId, TurnId
+from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.protocol.events import ThreadStatus, TurnStatus
-from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, delay_s, look_delay_s
+from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, delay_s
 from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
-from codexdrv.rules.ownership import Fact, Phase
+from codexdrv.rules.ownership import Fact
 
 
 READ_BACK_DELAY_S_FIRST = 0.02
@@ -42,12 +42,6 @@ class Settling:
         self._idle_since: float | None = None
         #: Which were unsettled when the reads were counted.
         self._unsettled: set[DeliveryId] = set()
-        #: How often each was looked for, and when the next look is due.
-        self._looks: dict[DeliveryId, tuple[int, float]] = {}
-
-    def hurry(self) -> None:
-        """Look again now: something moved, or somebody rang."""
-        self._looks.clear()
 
     async def settle(self, unsettled: list[Delivery]) -> float:
         """Read surfaced inputs back and learn how their turns ended; say when to look again."""
@@ -113,30 +107,6 @@ class Settling:
             revision=pending.standing.revision,
         )
         return 0
-
-    async def look_for(self, doubtful: Delivery) -> float:
-        """Look for an input that may have arrived; found, it is surfaced, else stays in doubt."""
-        order, standing = doubtful
-        if standing.phase is Phase.PENDING:
-            await self._ledger.record(order.id, LINK_LOST, revision=standing.revision)
-        wait_s = self._looks.get(order.id, (0, 0.0))[1] - anyio.current_time()
-        if wait_s > 0:
-            return wait_s
-        reading = await self._search(doubtful)
-        try:
-            if self._watch.is_subscribed:
-                await self._watch.read_page()
-            else:
-                self._watch.forget_subscription()
-                await self._watch.resume()
-        finally:
-            # Behind the page: legacy records do not say in which turn a message is.
-            for message in reading.found:
-                turn = message.turn or TurnId(standing.answered_turn or "")
-                why = f"the thread's record shows it in turn {turn or '(not named)'}"
-                self._ledger.post(Echo(order.thread, turn, order.id, message.text, why))
-        await self._ledger.flush()
-        return self._note_look(order.id)
 
     async def _read_back(self, surfaced: Delivery) -> bool:
         order = surfaced.order
@@ -219,9 +189,3 @@ class Settling:
         if self._waiting is None or self._waiting[:2] != (key, revision):
             self._waiting = (key, revision, anyio.current_time())
         return self._waiting[2]
-
-    def _note_look(self, key: DeliveryId) -> float:
-        looks = self._looks.get(key, (0, 0.0))[0] + 1
-        pause_s = look_delay_s(looks)
-        self._looks[key] = (looks, anyio.current_time() + pause_s)
-        return pause_s

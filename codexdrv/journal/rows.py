@@ -13,7 +13,7 @@ STANDING_COLUMNS = (
     "out_of_order, dispatch, changed_at_ms"
 )
 DELIVERY_COLUMNS = f"{ORDER_COLUMNS}, {STANDING_COLUMNS}"
-FACT_COLUMNS = "fact, reason, why, turn, outcome, attempt, dispatch"
+FACT_COLUMNS = "fact, reason, why, turn, outcome, attempt, dispatch, witness"
 
 LIVE = "phase NOT IN ('surfaced', 'failed', 'cancelled')"
 """Word for word the condition of the index `live_deliveries`."""
@@ -23,6 +23,7 @@ UNSETTLED = (
 """Word for word the condition of the index `unsettled_deliveries`."""
 
 _ORDER_WIDTH = len(Order._fields)
+_NEWS_WIDTH = len(News._fields)
 
 
 class UnknownPhase(str):
@@ -81,14 +82,14 @@ def read_delivery(row: tuple[Any, ...]) -> Delivery:
 
 def read_fact(row: tuple[Any, ...]) -> RecordedFact:
     """Read a row of `FACT_COLUMNS, revision, at_ms, life, generation`."""
-    news = News(*row[:7])
+    news = News(*row[:_NEWS_WIDTH])
     return RecordedFact(
         news._replace(
             fact=Fact(news.fact),
             turn=_turn(news.turn),
             outcome=Outcome(news.outcome) if news.outcome else None,
         ),
-        *row[7:],
+        *row[_NEWS_WIDTH:],
     )
 
 

@@ -18,6 +18,12 @@ def delay_s(failures: int, *, first: float, most: float) -> float:
     return min(most, first * 2.0 ** min(failures - 1, 64))
 
 
+SETTLE_S = 2.0
+"""Between two quiet fences that prove absence: the lateness that was seen is 30 ms (0.144.5)."""
+
+PARK_S = 900.0
+"""Doubt holds a lane as long as `status` takes a delivery for healthy (DESIGN.md, "Ownership")."""
+
 LOOK_DELAY_S_FIRST = 0.1
 LOOK_DELAY_S_MAX = 5.0
 LOOKS_OFTEN = 17

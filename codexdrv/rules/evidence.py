@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from codexdrv.ids import TurnId
+from codexdrv.rules.backoff import SETTLE_S
 
 
 class Sighting(NamedTuple):
@@ -115,9 +116,6 @@ class Obstacle(NamedTuple):
     stands: Callable[[Testimony], bool]
 
 
-SETTLE_S = 2.0
-"""The lateness that was seen is 30 ms (0.144.5); a look that much later has a wide margin."""
-
 OBSTACLES = (
     Obstacle(
         "host_restarted",
@@ -167,6 +165,9 @@ OBSTACLES_WHILE_ALIVE = (
 """What else does, unless the server that it was sent to is gone."""
 
 
+_SETTLING = Verdict(Finding.PENDING, "settling", "the thread is quiet; one more look is due")
+
+
 def verdict(seen: Testimony, *, settle_s: float = SETTLE_S) -> Verdict:
     """Say what is proved of an input by one look at it."""
     if shown := (*seen.record.sightings, *seen.history.sightings):
@@ -182,12 +183,24 @@ def verdict(seen: Testimony, *, settle_s: float = SETTLE_S) -> Verdict:
     return _of_silence(seen, settle_s)
 
 
+def is_settling(found: Verdict) -> bool:
+    """Say whether one more look, a little later, will do."""
+    return found.reason == _SETTLING.reason
+
+
+def shows_nothing(seen: Testimony) -> bool:
+    """Say whether record and history both say no."""
+    record, history = seen.record, seen.history
+    is_shown = record.sightings or record.ghosts or history.sightings
+    return record.is_readable and history.is_complete and not is_shown
+
+
 def _of_silence(seen: Testimony, settle_s: float) -> Verdict:
     if seen.fate is Fate.GONE:
         why = "the server that it was sent to is gone, and neither record nor history shows it"
         return Verdict(Finding.ABSENT, "server_gone", why)
     if seen.quiet_s is None or seen.quiet_s < settle_s:
-        return Verdict(Finding.PENDING, "settling", "the thread is quiet; one more look is due")
+        return _SETTLING
     why = "the thread was quiet, twice, and neither record nor history shows it"
     return Verdict(Finding.ABSENT, "quiet", why)
 

@@ -107,6 +107,8 @@ class News(NamedTuple):
     #: Only with `DISPATCHED`: the attempt's number, and the attempt as JSON.
     attempt: int | None = None
     dispatch: str | None = None
+    #: What the witnesses said, as JSON, where evidence was weighed.
+    witness: str | None = None
 
 
 _KEEP_REASON = frozenset({Fact.STORED, Fact.TURN_ENDED, Fact.ANSWERED, Fact.PARKED})

@@ -4,6 +4,7 @@ No wall-clock times here: they move with the clock. A process is its pid, the cl
 boot and its start, and the id of the boot.
 """
 
+import os
 import socket
 import struct
 from pathlib import Path
@@ -85,6 +86,54 @@ def is_gone(identity: PeerIdentity, proc: str = "/proc") -> bool:
     # A first thread that ended alone is shown as a zombie while the others still write.
     is_dead = now.state in {"Z", "X"} and now.threads <= 1
     return is_dead or now.start_ticks != identity.start_ticks
+
+
+def current_boot(proc: str = "/proc") -> str | None:
+    """Say which boot this is; None if it cannot be read."""
+    try:
+        return _boot_id(proc)
+    except OSError:
+        return None
+
+
+def writers_of(path: str, proc: str = "/proc") -> set[int]:
+    """Find the processes that have a file open to write; other users' cannot be looked into."""
+    try:
+        wanted = os.stat(path)
+    except OSError:
+        return set()
+    return {
+        int(entry.name)
+        for entry in Path(proc).iterdir()
+        if entry.name.isdecimal() and _has_open(entry, wanted)
+    }
+
+
+def _has_open(process: Path, wanted: os.stat_result) -> bool:
+    try:
+        opened = os.listdir(process / "fd")
+    except OSError:
+        return False
+    return any(_writes(process, number, wanted) for number in opened)
+
+
+def _writes(process: Path, number: str, wanted: os.stat_result) -> bool:
+    descriptor = process / "fd" / number
+    try:
+        # By the name first: most are sockets and pipes, which need no second call.
+        if not os.readlink(descriptor).startswith("/"):
+            return False
+        if not os.path.samestat(os.stat(descriptor), wanted):
+            return False
+        return _open_flags(process / "fdinfo" / number) & os.O_ACCMODE != os.O_RDONLY
+    except (OSError, ValueError):
+        return False
+
+
+def _open_flags(info: Path) -> int:
+    # A line `flags:`, in octal (proc_pid_fdinfo(5)).
+    lines = info.read_text("ascii").splitlines()
+    return next(int(line.split()[1], 8) for line in lines if line.startswith("flags:"))
 
 
 def _process_status(pid: int, proc: str) -> _ProcessStatus:

@@ -34,8 +34,8 @@ def read_file(path: Path) -> Call:
 
 def own(rig: Rig, listen: Listen) -> Server:
     environment = {"PATH": "/usr/bin:/bin", "CODEX_HOME": str(rig.home), "HOME": str(rig.home)}
-    spawn = Spawn(listen, "decline", 0.0, environment)
-    return Server(str(rig.socket_path), str(rig.home), str(rig.server.binary), "", spawn)
+    spawn = Spawn(listen, "decline", 0.0)
+    return Server(str(rig.socket_path), str(rig.home), str(rig.server.binary), environment, spawn)
 
 
 async def converse(

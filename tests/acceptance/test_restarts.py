@@ -126,17 +126,14 @@ def lose_an_unanswered_steer(rig: Rig, machine: Machine, version: str) -> str:
 
 
 @pytest.mark.parametrize("lose", [lose_an_answered_steer, lose_an_unanswered_steer])
-def test_what_may_be_lost_holds_its_lane_until_an_operator_speaks(
+def test_what_was_lost_with_its_server_is_proved_absent_and_sent_once_more(
     rig: Rig, machine: Machine, version: str, lose
 ):
     thread = lose(rig, machine, version)
     machine.deliver("m2", thread, "behind")
-    restart_server(rig, machine)
     machine.wait_for_phase("m1", "uncertain")
-    other = rig.truth().start_thread(rig.cwd)
-    machine.deliver("m3", other, "elsewhere", "--wait", "surfaced")
 
-    # Visible, and in nobody's thread.
+    # With no server there is nobody to ask; it is visible, and waits.
     (shown,) = machine.run("list", "--phase", "uncertain", "--json").bodies
     assert (shown["id"], shown["reason"], shown["outcome"]) == ("m1", "link_lost", "received")
     assert machine.run("list", "--phase", "queued", "--json").body["id"] == "m2"
@@ -144,28 +141,25 @@ def test_what_may_be_lost_holds_its_lane_until_an_operator_speaks(
     assert machine.run("status", "--json").body["live"] == {"uncertain": 1, "queued": 1}
     assert machine.run("cancel", "m1").code == 1
 
-    # A new life does not guess either.
-    machine.kill()
-    machine.start()
-    machine.deliver("m4", other, "elsewhere again", "--wait", "surfaced")
-    assert (machine.standing("m1").phase, machine.standing("m1").attempts) == ("uncertain", 1)
-    assert "lost" not in [text for _, text in agreed(rig, thread)]
-
-    said = machine.run("resolve", "m1", "--as", "absent", "--why", "I looked", "--json")
-    assert (said.code, said.body["phase"]) == (0, "queued")
+    restart_server(rig, machine)
     machine.wait_for_outcome("m1", "m2")
     assert agreed(rig, thread)[-2:] == [Said("m1", "lost"), Said("m2", "behind")]
     assert machine.standing("m1").attempts == 2
+    (proof,) = [fact.news for fact in machine.story("m1") if fact.news.fact == "absent"]
+    assert proof.reason == "server_gone"
+    told = machine.run("status", "m1", "--explain").out
+    assert "absent: the server that it was sent to is gone" in told
 
 
 @pytest.mark.parametrize("word", ["surfaced", "failed"])
 def test_an_operators_word_frees_the_lane(rig: Rig, machine: Machine, version: str, word: str):
     thread = lose_an_answered_steer(rig, machine, version)
     machine.deliver("m2", thread, "behind")
-    restart_server(rig, machine)
     machine.wait_for_phase("m1", "uncertain")
-    said = machine.run("resolve", "m1", "--as", word, "--why", "so I say", "--json")
+    force = ["--force"] if word == "surfaced" else []
+    said = machine.run("resolve", "m1", "--as", word, "--why", "so I say", "--json", *force)
     assert (said.code, said.body["phase"], said.body["why"]) == (0, word, "so I say")
+    restart_server(rig, machine)
     machine.wait_for_outcome("m2")
     assert agreed(rig, thread) == [ASK, Said("m2", "behind")]
 
@@ -186,7 +180,7 @@ def test_a_new_life_finds_what_the_last_one_had_sent(rig: Rig, machine: Machine)
     assert agreed(rig, thread) == [ASK, Said("m1", "also")]
 
 
-def test_a_request_whose_sender_was_killed_is_found_or_stays_in_doubt(
+def test_a_request_whose_sender_was_killed_is_in_the_thread_once(
     rig: Rig, machine: Machine, version: str
 ):
     truth = rig.truth()
@@ -203,16 +197,15 @@ def test_a_request_whose_sender_was_killed_is_found_or_stays_in_doubt(
     os.kill(rig.server.pid, signal.SIGCONT)
     rig.model.release("one")
     machine.start()
-    machine.wait_for("m2", lambda found: found.phase in {"surfaced", "uncertain"})
+    machine.wait_for_outcome("m2")
     truth.wait_for_turn(turn)
-    found = agreed(rig, thread)[2:]  # without FIRST and BUSY
-    if Said("m2", "two") in found:
-        machine.wait_for_outcome("m2")
-    assert found in ([Said("m1", "one")], [Said("m1", "one"), Said("m2", "two")])
-    assert machine.standing("m2").attempts == 1
+    assert agreed(rig, thread)[2:] == [Said("m1", "one"), Said("m2", "two")]
+    # Found, or proved absent and sent again.
+    absences = sum(fact.news.fact == "absent" for fact in machine.story("m2"))
+    assert machine.standing("m2").attempts == 1 + absences
 
 
-def test_a_steer_that_its_turn_did_not_take_is_in_doubt(rig: Rig, machine: Machine):
+def test_a_steer_that_its_turn_did_not_take_is_delivered_again_once(rig: Rig, machine: Machine):
     truth = rig.truth()
     thread = truth.start_thread(rig.cwd, approval_policy="untrusted")
     asking_turn(rig, truth, thread)
@@ -220,15 +213,18 @@ def test_a_steer_that_its_turn_did_not_take_is_in_doubt(rig: Rig, machine: Machi
     machine.deliver("m1", thread, "also")
     machine.wait_for("m1", lambda found: found.answered_turn is not None)
     truth.call("turn/interrupt", threadId=thread, turnId=machine.standing("m1").answered_turn)
-    machine.wait_for_phase("m1", "uncertain", reason="turn_ended")
-    assert agreed(rig, thread) == [ASK]
-    machine.run("resolve", "m1", "--as", "absent", "--why", "I looked")
     machine.wait_for_outcome("m1")
     assert agreed(rig, thread) == [ASK, Said("m1", "also")]
+    reasons = [(fact.news.fact, fact.news.reason) for fact in machine.story("m1")]
+    doubt = reasons.index(("in_doubt", "turn_ended"))
+    assert reasons[doubt + 1] == ("absent", "quiet")
+    assert machine.standing("m1").attempts == 2
 
 
 @pytest.mark.parametrize("sign", ["pending", "prompt", "surfaced"])
-def test_a_kill_of_the_server_at_any_moment_doubles_nothing(rig: Rig, machine: Machine, sign: str):
+def test_a_kill_of_the_server_at_any_moment_loses_and_doubles_nothing(
+    rig: Rig, machine: Machine, sign: str
+):
     thread = used_thread(rig, rig.truth())
     machine.start()
     machine.deliver("m1", thread, "one", "--wait", "surfaced")
@@ -240,15 +236,9 @@ def test_a_kill_of_the_server_at_any_moment_doubles_nothing(rig: Rig, machine: M
         machine.wait_for("m2", lambda found: found.phase in {sign, "surfaced"})
     rig.server.kill()
     restart_server(rig, machine)
-    standing = machine.wait_for("m2", lambda found: found.phase in {"surfaced", "uncertain"})
+    machine.wait_for("m2", lambda found: found.stored)
     truth = rig.truth()
     truth.resume(thread)
-    is_there = Said("m2", "two") in truth.history(thread)
-    if is_there:
-        machine.wait_for_phase("m2", "surfaced")
-    else:
-        assert standing.phase == "uncertain"
-        machine.run("resolve", "m2", "--as", "absent", "--why", "I looked")
     machine.deliver("m3", thread, "three")
     machine.wait_for_outcome("m3")
     said = [FIRST, Said("m1", "one"), Said("m2", "two"), Said("m3", "three")]

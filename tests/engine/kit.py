@@ -9,13 +9,16 @@ import anyio
 
 from codexdrv.engine.lane import Lane, LanePace
 from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Pace, Session
+from codexdrv.engine.surroundings import Surroundings
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError
 from codexdrv.ids import DeliveryId, ThreadId
 from codexdrv.journal.dispatch import Dispatch, Mark, Peer, encode_dispatch
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import Event
+from codexdrv.rules.evidence import Fate
 from codexdrv.rules.lifecycle import Delivery, News, Standing, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.transport.channel import Channel
@@ -78,6 +81,13 @@ class Bench:
         self.server = FakeServer(directory / "home")
         self.journal = Journal(str(directory / "state"))
         self.began_ms = NOW_MS
+        self.patience = Patience()
+        #: What the host says; a test bends it.
+        self.fate = Fate.ALIVE
+        self.is_sole_writer = self.has_room = True
+        self.surroundings = Surroundings(
+            lambda _: self.fate, lambda *_: self.is_sole_writer, lambda _: self.has_room
+        )
         self.generations = 0
         self.changed: list[ThreadId] = []
         self.listeners: list[Callable[[ThreadId], None]] = []
@@ -202,6 +212,8 @@ class Bench:
             ThreadWatch(thread.id, generation.session, self.ledger),
             self.ledger,
             pace=LANE_PACE,
+            patience=self.patience,
+            surroundings=self.surroundings,
             is_kept=is_kept,
             began_ms=self.began_ms,
         )

@@ -125,7 +125,7 @@ def test_every_thread_is_drawn_as_it_is_known(driver, tmp_path):
     )
     states = {THREAD: running, OTHER_THREAD: ThreadState()}
     for thread, state in states.items():
-        driver._lanes[thread] = SimpleNamespace(watch=SimpleNamespace(state=state))
+        driver._lanes._lanes[thread] = SimpleNamespace(watch=SimpleNamespace(state=state))
     write_snapshot(str(tmp_path), draw(driver, life=3, began_ms=1_000, version="0.1.0"))
     assert load_snapshot(str(tmp_path)).body["threads"] == {
         THREAD: {"status": "active", "subscription": "subscribed", "turn": "t1", "waiting": True},

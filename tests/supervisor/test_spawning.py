@@ -54,9 +54,10 @@ def make(tmp_path):
         codex = tmp_path / "codex"
         codex.write_text(f"#!{sys.executable}\n{program}")
         codex.chmod(0o755)
-        spawn = Spawn(listen, "decline", GRACE_S, {"PATH": os.environ["PATH"]})
+        spawn = Spawn(listen, "decline", GRACE_S)
         home = str(tmp_path / "home")
-        return Server(str(tmp_path / "s"), home, str(codex), "", spawn)
+        environment = {"PATH": os.environ["PATH"]}
+        return Server(str(tmp_path / "s"), home, str(codex), environment, spawn)
 
     return make
 
