@@ -2,10 +2,19 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
-from codexdrv.transport.peer import PeerIdentity, identify, identify_server, is_gone, peer_of
+from codexdrv.transport.peer import (
+    PeerIdentity,
+    current_boot,
+    identify,
+    identify_server,
+    is_gone,
+    peer_of,
+    writers_of,
+)
 
 
 BOOT_ID = "6f4f7bd1-6fc9-4a0c-9ad0-000000000000"
@@ -172,3 +181,91 @@ def test_the_kernel_says_who_is_at_the_other_end():
     one, other = socket.socketpair()
     with one, other:
         assert peer_of(one) == (os.getpid(), os.geteuid())
+
+
+def test_the_boot_is_the_one_that_every_living_process_has(proc):
+    ours = identify(os.getpid())
+    assert ours is not None
+    assert current_boot() == ours.boot_id
+    assert current_boot(proc.path) == BOOT_ID
+
+
+def test_without_proc_the_boot_is_unknown(tmp_path):
+    assert current_boot(str(tmp_path)) is None
+
+
+# Who writes a file.
+
+
+@contextmanager
+def opened_by_another(path, mode):
+    """Let a second process have a file open; it ends when its stdin does."""
+    script = "import sys; file = open(*sys.argv[1:]); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path), mode],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        process.stdout.readline()
+        yield process.pid
+        process.stdin.close()
+
+
+@pytest.fixture
+def record(tmp_path):
+    path = tmp_path / "rollout.jsonl"
+    path.write_text("{}\n")
+    return path
+
+
+def test_a_file_that_nobody_has_open_has_no_writer(record):
+    assert writers_of(str(record)) == set()
+
+
+@pytest.mark.parametrize("mode", ["a", "r+", "w"])
+def test_a_process_that_has_it_open_for_writing_is_a_writer(record, mode):
+    with opened_by_another(record, mode) as pid:
+        assert writers_of(str(record)) == {pid}
+    assert writers_of(str(record)) == set()
+
+
+def test_a_process_that_only_reads_it_is_none(record):
+    with opened_by_another(record, "r"):
+        assert writers_of(str(record)) == set()
+
+
+def test_all_who_write_it_are_found(record):
+    with opened_by_another(record, "a") as pid, record.open("a"), record.open():
+        assert writers_of(str(record)) == {pid, os.getpid()}
+
+
+def test_by_whatever_name_it_was_opened_it_is_the_same_file(record):
+    link, other = record.with_name("link.jsonl"), record.with_name("other.jsonl")
+    link.symlink_to(record)
+    other.hardlink_to(record)
+    with opened_by_another(link, "a") as one, opened_by_another(other, "a") as two:
+        assert writers_of(str(record)) == {one, two}
+
+
+def test_who_writes_another_file_beside_it_does_not_write_it(record):
+    with opened_by_another(record.with_name("another.jsonl"), "a"):
+        assert writers_of(str(record)) == set()
+
+
+def test_a_file_that_is_not_there_has_no_writer(record):
+    with opened_by_another(record, "a"):
+        record.unlink()
+        assert writers_of(str(record)) == set()
+
+
+def test_what_cannot_be_looked_into_is_passed_over(proc, record):
+    opened = record.parent / "7" / "fd"
+    opened.mkdir(parents=True)
+    # Its flags cannot be read; that of 8 has no list at all, as another user's has none for us.
+    (opened / "3").symlink_to(record)
+    (record.parent / "8").mkdir()
+    assert writers_of(str(record), proc.path) == set()
+    (opened.with_name("fdinfo")).mkdir()
+    (opened.with_name("fdinfo") / "3").write_text("pos:\t0\nflags:\t02100001\nmnt_id:\t1\n")
+    assert writers_of(str(record), proc.path) == {7}

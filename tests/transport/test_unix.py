@@ -1,4 +1,3 @@
-import asyncio
 import os
 import socket
 import stat
@@ -10,7 +9,7 @@ import pytest
 from codexdrv.errors import DeadlinePassed, NoServer, UnsafeSocket
 from codexdrv.paths import UNIX_PATH_BYTES_MAX, short_socket_path
 from codexdrv.transport.peer import PeerCredentials
-from codexdrv.transport.unix import _SocketStream, check_file, check_peer, check_socket, open_unix
+from codexdrv.transport.unix import check_file, check_peer, check_socket, open_unix
 from tests.fakes.streams import receive_exactly
 
 
@@ -209,18 +208,3 @@ async def test_a_server_that_accepts_nobody_runs_into_the_deadline(tmp_path, mon
     with waiting_room("s"), pytest.raises(DeadlinePassed, match="took no connection within"):
         async with open_unix("s", timeout_s=0.05):
             pass
-
-
-async def test_a_read_that_is_cancelled_in_the_moment_in_which_data_comes_leaves_no_error_behind():
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        stream = _SocketStream(ours)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stream.receive)
-            await anyio.wait_all_tasks_blocked()
-            theirs.send(b"x")
-            # In the same turn of the loop: first the cancellation, then the news that it can read.
-            asyncio.get_running_loop().call_soon(tasks.cancel_scope.cancel)
-        await anyio.lowlevel.checkpoint()
-        assert await stream.receive() == b"x"
