@@ -191,9 +191,12 @@ def _spawn(table: Table) -> Spawn:
     listen = Listen(table.choice("listen", tuple(Listen), Listen.UNIX))
     if listen is Listen.STDIO and table.has("socket"):
         raise table.wrong("socket", 'left out: with listen = "stdio" there is no socket')
+    approvals = table.choice("approvals", ("decline", "leave"), "decline")
+    if listen is Listen.STDIO and approvals == "leave":
+        raise table.wrong("approvals", '"decline": with listen = "stdio" nobody else can answer')
     return Spawn(
         listen,
-        table.choice("approvals", ("decline", "leave"), "decline"),
+        approvals,
         table.seconds("stop_grace_s", STOP_GRACE_S),
     )
 

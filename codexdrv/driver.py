@@ -68,7 +68,7 @@ class Driver:
             on_change=self._notify,
         )
         self._rung = anyio.Event()
-        self._generation, self._failures = 0, 0
+        self._generation, self._failures, self._has_served = 0, 0, False
         #: See `Session.page_items`.
         self._page_items = PAGE_ITEMS
         self._session: Session | None = None
@@ -117,14 +117,22 @@ class Driver:
             await self._ledger.flush()
 
     async def wait_for_turns(self) -> None:
-        """Wait until no turn is known to run in the threads that are served."""
-        while any(watch.state.turn for watch in self.threads().values()):
-            await self.wait_for_change()
+        """Wait until no turn is known to run in the threads that are served, or is about to."""
+        while await self._is_at_work():
+            # Reads change what is known as well as news do, and tell nobody.
+            with anyio.move_on_after(self._config.limits.poll_s):
+                await self.wait_for_change()
+
+    async def _is_at_work(self) -> bool:
+        if any(watch.state.turn for watch in self.threads().values()):
+            return True
+        # What was sent a moment ago has no turn yet.
+        return self._session is not None and bool(await self._ledger.ask(Journal.pending))
 
     @property
     def is_without_server(self) -> bool:
         """Say whether a connection was tried, and none has come about in this life."""
-        return not self._generation and self._failures > 0
+        return not self._has_served and self._failures > 0
 
     def link(self) -> Link:
         """Say how the connection stands."""
@@ -214,6 +222,7 @@ class Driver:
 
     async def _serve_threads(self, session: Session) -> None:
         check_home(session.greeting, self._config.server.codex_home)
+        self._has_served = True
         self._tell_change(None)
         log.info(
             "generation.started",
@@ -225,6 +234,7 @@ class Driver:
 
     def _wake_lane(self, thread: ThreadId) -> None:
         self._lanes.wake(thread)
+        self._notify()
 
     def _next_pause_s(self, _state: RetryCallState) -> float:
         return delay_s(self._failures, first=CONNECT_DELAY_S_FIRST, most=CONNECT_DELAY_S_MAX)

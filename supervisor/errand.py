@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection
 import anyio
 import structlog
 
-from codexdrv.binary import find_binary
 from codexdrv.config import STOP_GRACE_S, Config, Listen, Server, Spawn
 from codexdrv.errors import CodexdrvError, NoServer
 from codexdrv.ids import ThreadId
@@ -45,8 +44,7 @@ async def settle(
     directory = config.state.directory
     with Journal(directory) as journal, held_lock(directory):
         server = await server_to_ask(config.server)
-        binary = find_binary(server.codex, server.search_path).path if server.spawn else None
-        async with connecting(server, binary) as connect:
+        async with connecting(server) as connect:
             driver, _, _ = begin(config, journal, connect, version=version, scope=scope)
             driver.hold()
             failures: list[CodexdrvError] = []

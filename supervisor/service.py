@@ -12,13 +12,12 @@ import anyio
 import structlog
 
 from codexdrv import bell
-from codexdrv.binary import find_binary
 from codexdrv.clock import now_ms
 from codexdrv.config import Config
 from codexdrv.connect import Connect
 from codexdrv.driver import Driver
 from codexdrv.engine.worker import in_one_thread
-from codexdrv.errors import CodexdrvError, JournalUnusable
+from codexdrv.errors import CodexdrvError, JournalError, JournalUnusable
 from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
@@ -56,15 +55,45 @@ async def serve(config: Config, *, version: str, once_s: float | None = None) ->
         ConfigurationError, NoCodex: there is no codex to start.
         LifeEnded: another supervisor has taken over.
     """
+    # As the default is: else the ends of our children are lost to us, and to theirs.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    stop = anyio.Event()
+    failures: list[CodexdrvError] = []
+    problem: str | None = None
+    async with anyio.create_task_group() as tasks:
+        # To the very end: while a server of our own finishes its turns, too.
+        tasks.start_soon(_hear_signals, stop)
+        try:
+            problem = await _live(config, version, once_s, stop)
+        except CodexdrvError as error:
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    return problem
+
+
+async def _hear_signals(stop: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("life.stopping", signal=signal.Signals(number).name)
+            break
+    # A second one ends us at once; the kernel tells a server of our own.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_DFL)
+    stop.set()
+
+
+async def _live(
+    config: Config, version: str, once_s: float | None, stop: anyio.Event
+) -> str | None:
     directory = config.state.directory
-    server = config.server
-    binary = find_binary(server.codex, server.search_path).path if server.spawn else None
     # The journal first: it makes the directory, and checks that it is safe.
     with Journal(directory) as journal, held_lock(directory), hung_bell(directory) as ringer:
-        async with connecting(server, binary) as connect:
+        async with connecting(config.server) as connect:
             driver, number, began_ms = begin(config, journal, connect, version=version)
             life = _Life(config, journal, driver, number, began_ms, version)
-            problem = await _run(life, ringer, once_s)
+            problem = await _run(life, ringer, once_s, stop)
         log.info("life.ended")
     return problem
 
@@ -122,7 +151,9 @@ def begin(
     return driver, number, began_ms
 
 
-async def _run(life: _Life, ringer: socket.socket, once_s: float | None) -> str | None:
+async def _run(
+    life: _Life, ringer: socket.socket, once_s: float | None, stop: anyio.Event
+) -> str | None:
     """Run all parts until it is time to stop, or until one of them fails; return the problem."""
     failures: list[CodexdrvError] = []
     async with anyio.create_task_group() as tasks:
@@ -138,7 +169,7 @@ async def _run(life: _Life, ringer: socket.socket, once_s: float | None) -> str 
         tasks.start_soon(_hear_bell, life, ringer)
         tasks.start_soon(_keep_snapshot, life)
         tasks.start_soon(_prune, life)
-        await _until_stopped(life, once_s)
+        await _until_stopped(life, once_s, stop)
         # A server of our own ends with us, and with it the turns that run.
         spawn = life.config.server.spawn
         turns_s = spawn.stop_grace_s if spawn else 0.0
@@ -150,18 +181,12 @@ async def _run(life: _Life, ringer: socket.socket, once_s: float | None) -> str 
     return problem
 
 
-async def _until_stopped(life: _Life, once_s: float | None) -> None:
+async def _until_stopped(life: _Life, once_s: float | None, stop: anyio.Event) -> None:
     """Wait until a signal tells us to stop, or nothing is left to do once."""
     async with anyio.create_task_group() as waits:
 
         async def wait_for_signal() -> None:
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                async for number in signals:
-                    log.info("life.stopping", signal=signal.Signals(number).name)
-                    break
-            # A second signal ends us at once; the server, told by the kernel, finishes its turn.
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
+            await stop.wait()
             waits.cancel_scope.cancel()
 
         waits.start_soon(wait_for_signal)
@@ -174,16 +199,21 @@ async def _until_drained(life: _Life, timeout_s: float) -> None:
     with anyio.move_on_after(timeout_s):
         while not life.driver.is_without_server:
             # Beside the dispatcher's own thread: a look, at a journal that others write too.
-            if not await anyio.to_thread.run_sync(lambda: _count_owed(life)):
+            if await anyio.to_thread.run_sync(lambda: _count_owed(life)) == 0:
                 break
             await anyio.sleep(ONCE_POLL_S)
     if life.config.server.spawn is not None:
         await life.driver.wait_for_turns()
 
 
-def _count_owed(life: _Life) -> int:
-    with Journal(life.config.state.directory) as journal:
-        return journal.owed()
+def _count_owed(life: _Life) -> int | None:
+    """Count what is owed; None where it cannot be read now."""
+    try:
+        with Journal(life.config.state.directory) as journal:
+            return journal.owed()
+    except JournalError as error:
+        log.error("journal.unreadable", error=str(error))
+        return None
 
 
 async def _hear_bell(life: _Life, ringer: socket.socket) -> None:

@@ -5,15 +5,25 @@ connection that did not come about.
 """
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import anyio
 import structlog
 
+from codexdrv.binary import Binary, find_binary
 from codexdrv.config import Listen, Server, Spawn
 from codexdrv.connect import Connect, Connection, attach
-from codexdrv.errors import LinkError, LinkLost, NoServer, ServerEnded, UnsafeSocket
+from codexdrv.errors import (
+    ConfigurationError,
+    LinkError,
+    LinkLost,
+    MalformedFrame,
+    NoCodex,
+    NoServer,
+    ServerEnded,
+    UnsafeSocket,
+)
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.child import Child
 from codexdrv.transport.unix import open_unix
@@ -29,22 +39,27 @@ READY_POLL_S = 0.02
 EXIT_NOTICE_S = 0.5
 """A server that ends closes its connections first."""
 
+Find = Callable[[str | None, str], Binary]
+
 log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def connecting(server: Server, binary: str | None) -> AsyncIterator[Connect]:
+async def connecting(server: Server, *, find: Find = find_binary) -> AsyncIterator[Connect]:
     """Say how to connect: to the server that runs, or to one of our own for as long as we are here.
 
     Args:
         server: the configuration.
-        binary: the native codex executable; needed for a server of our own.
+        find: how codex is found, from `[server] codex` and $PATH.
+
+    Raises:
+        ConfigurationError, NoCodex: there is no codex to start, as far as can be seen now.
     """
     if server.spawn is None:
         yield lambda: attach(server.socket)
         return
-    assert binary is not None, "a server of our own has a binary"
-    own = OwnServer(server, server.spawn, binary)
+    find(server.codex, server.search_path)
+    own = OwnServer(server, server.spawn, find)
     try:
         yield own.connect
     finally:
@@ -55,10 +70,10 @@ async def connecting(server: Server, binary: str | None) -> AsyncIterator[Connec
 class OwnServer:
     """The server of one life, one process at a time."""
 
-    def __init__(self, server: Server, spawn: Spawn, binary: str) -> None:
+    def __init__(self, server: Server, spawn: Spawn, find: Find) -> None:
         self._server = server
+        self._find = find
         self._spawn = spawn
-        self._binary = binary
         self._child: Child | None = None
 
     @asynccontextmanager
@@ -73,18 +88,23 @@ class OwnServer:
         try:
             async with opening as connection:
                 yield connection
-        except LinkLost as error:
+        except (LinkLost, MalformedFrame) as error:
             child = self._child
             if child is None or not await child.ended_within(EXIT_NOTICE_S):
                 raise
-            raise ServerEnded(f"codex app-server has ended: {child.how_it_ended()}") from error
+            # Both: over stdio, our own leaving for another reason ends it, too.
+            raise ServerEnded(
+                f"{error} codex app-server has ended: {child.how_it_ended()}"
+            ) from error
 
     async def stop(self) -> None:
         """Stop the server; it may finish its turn first (`stop_grace_s`). Not to be cancelled."""
-        child, self._child = self._child, None
+        child = self._child
         if child is not None:
             is_running = not child.has_ended()
             await child.stop(self._spawn.stop_grace_s)
+            # Only now: whoever was cancelled meanwhile leaves it for the next one to stop.
+            self._child = None
             log.info(
                 "server.stopped" if is_running else "server.ended",
                 server_pid=child.pid,
@@ -137,14 +157,19 @@ class OwnServer:
                 f"The Codex home {home} is not there.",
                 hint="Log in with `codex login`, or name it: [server] codex_home.",
             )
+        try:
+            # Each time: an upgrade may have moved it.
+            binary = self._find(self._server.codex, self._server.search_path)
+        except (ConfigurationError, NoCodex) as error:
+            raise NoServer(error.message, hint=error.hint) from error
         child = Child(
-            (self._binary, "app-server", *arguments),
+            (binary.path, "app-server", *arguments),
             environment=self._server.environment,
             directory=home,
             on_stderr=lambda line: log.info("server.said", line=line),
             has_pipes=self._spawn.listen is Listen.STDIO,
         )
-        log.info("server.started", server_pid=child.pid, codex=self._binary, home=home)
+        log.info("server.started", server_pid=child.pid, codex=binary.path, home=home)
         self._child = child
         return child
 

@@ -132,7 +132,7 @@ mode = "spawn"
 codex = "/opt/codex"
 codex_home = "/srv/codex"
 listen = "stdio"
-approvals = "leave"
+approvals = "decline"
 stop_grace_s = 2.5
 """)
     environment = {**HOME, "PATH": "/bin", "NOTIFY_SOCKET": "/run/n", "CODEXDRV_CONFIG": "x"}
@@ -141,7 +141,7 @@ stop_grace_s = 2.5
     # Its own home, our PATH; not what a service manager says to us alone.
     inherited = {**HOME, "PATH": "/bin", "CODEX_HOME": "/srv/codex"}
     assert server.environment == inherited
-    assert server.spawn == Spawn(Listen.STDIO, "leave", 2.5)
+    assert server.spawn == Spawn(Listen.STDIO, "decline", 2.5)
 
 
 def test_the_executable_may_be_named_where_nothing_is_started(write):
@@ -255,6 +255,10 @@ def test_an_unknown_key_is_an_error_that_says_what_is_known(document, key, known
         (
             {"server": {"mode": "spawn", "listen": "stdio", "socket": "/s"}},
             "'server.socket' must be left out",
+        ),
+        (
+            {"server": {"mode": "spawn", "listen": "stdio", "approvals": "leave"}},
+            '\'server.approvals\' must be "decline": with listen = "stdio" nobody else can answer',
         ),
         (
             {"server": {"mode": "spawn", "approvals": "accept"}},

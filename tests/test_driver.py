@@ -229,8 +229,7 @@ async def test_a_lost_connection_is_made_again_and_what_was_open_is_looked_for(r
     async with rig.listening(), rig.driving():
         await until(lambda: rig.server.sent("turn/start") != [])
         rig.server.drop_all()
-        await rig.driver.wait_for_change()
-        assert rig.driver.link().problem is not None
+        await until(lambda: rig.driver.link().problem is not None)
         assert rig.standing().phase is Phase.UNCERTAIN
         rig.server.begin(thread, client_id="m1")
         await until_surfaced(rig)

@@ -32,6 +32,7 @@ FLOORS = {
     "codexdrv.logs": 6,
     "codexdrv.client": 6,
     "codexdrv.connect": 6,
+    "codexdrv.inquiry": 6,
     "codexdrv.story": 6,
     "codexdrv.doctor": 6,
     "supervisor": 7,

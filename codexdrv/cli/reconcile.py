@@ -9,7 +9,6 @@ from collections.abc import Callable
 import anyio
 
 from codexdrv import __version__
-from codexdrv.binary import find_binary
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
 from codexdrv.cli.usage import seconds
 from codexdrv.config import Config, load_config
@@ -146,8 +145,7 @@ def _progress(total: int) -> Callable[[int], None]:
 def _inquire(config: Config, journal: Journal, doubtful: list[Delivery]) -> list[Opinion]:
     async def inquire() -> list[Opinion]:
         server = await server_to_ask(config.server)
-        binary = find_binary(server.codex, server.search_path).path if server.spawn else None
-        async with connecting(server, binary) as connect:
+        async with connecting(server) as connect:
             return await Inquiry(journal, Patience(config.limits.settle_s)).run(
                 connect, doubtful, codex_home=server.codex_home, version=__version__
             )

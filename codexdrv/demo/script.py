@@ -81,7 +81,13 @@ class Large(NamedTuple):
     characters: int
 
 
-Step = Reply | Hold | Stream | RunCommand | CallTool | Fail | CutStream | Large
+class Many(NamedTuple):
+    """Answer with so many messages, each of them an item of the turn."""
+
+    messages: int
+
+
+Step = Reply | Hold | Stream | RunCommand | CallTool | Fail | CutStream | Large | Many
 
 
 class Prompt(NamedTuple):
@@ -150,6 +156,8 @@ def answer(step: Step, prompt: Prompt, number: int) -> Iterator[bytes | Gate]:
             yield from _message(chunks, number)
         case Large(characters):
             yield from _message(("x" * characters,), number)
+        case Many(messages):
+            yield from (_short_message(number, each) for each in range(messages))
         case Hold(reply):
             yield from _message((reply,), number, gate=Gate(prompt.key))
         case _:
@@ -178,6 +186,11 @@ def _message(
         yield _delta(chunk, number)
     content = [{"type": "output_text", "text": "".join(chunks)}]
     yield _close_item(_message_item(number, content))
+
+
+def _short_message(number: int, each: int) -> bytes:
+    content = [{"type": "output_text", "text": f"message {each}"}]
+    return _close_item(_message_item(number, content) | {"id": f"msg_{number}_{each}"})
 
 
 def _open_message(number: int) -> bytes:

@@ -142,10 +142,10 @@ class Dispatching:
         if is_old and path is not None and order.id not in self._looked_up:
             self._looked_up.add(order.id)
             records = await self._watch.records()
-            reading = await self._ledger.ask(lambda _: search_records(records, order.id))
-            for message in reading.found:
-                why = f"the thread's record shows it in turn {message.turn}"
-                self._ledger.post(Echo(order.thread, message.turn, order.id, message.text, why))
+            record = await self._ledger.ask(lambda _: search_records(records, order.id, order.text))
+            for turn in [each.turn for each in record.sightings if each.is_equal]:
+                why = f"the thread's record shows it in turn {turn or '(not named)'}"
+                self._ledger.post(Echo(order.thread, turn or TurnId(""), order.id, order.text, why))
         return (await self._reload(head)).standing.phase is not Phase.QUEUED
 
     async def _send(

@@ -63,9 +63,8 @@ class Lane:
         self._reconciliation = Reconciliation(
             watch, ledger, patience=patience, surroundings=surroundings
         )
-        self._failures = 0
-        #: What stood in the way last.
-        self._trouble: str | None = None
+        #: How often each duty has failed in a row, and what stood in the way last.
+        self._failures: dict[str, tuple[int, str]] = {}
         self._wake = anyio.Event()
 
     def observe(self, event: Event) -> None:
@@ -113,22 +112,23 @@ class Lane:
                 lambda journal: (journal.lane(thread), journal.unsettled(thread))
             )
         except JournalError as error:
-            return self._tolerate(error)
+            return self._tolerate("look", error)
+        self._failures.pop("look", None)
         # Apart: what cannot be settled now must not keep the next message back, nor the reverse.
-        pauses = [await self._try(self._settling.settle(unsettled))]
+        pauses = [await self._try("settle", self._settling.settle(unsettled))]
         pauses += [
-            await self._try(self._reconciliation.look_for(found))
+            await self._try(found.order.id, self._reconciliation.look_for(found))
             for found in lane
             if found.standing.parked
         ]
         head = next((found for found in lane if not found.standing.parked), None)
         if head is not None:
-            pauses.append(await self._try(self._serve_head(head, is_draining)))
+            pauses.append(await self._try("head", self._serve_head(head, is_draining)))
         elif self.is_kept and not self.watch.is_subscribed:
-            pauses.append(await self._try(self._keep()))
+            pauses.append(await self._try("keep", self._keep()))
         return min(pauses)
 
-    async def _try(self, owed: Coroutine[None, None, float]) -> float:
+    async def _try(self, what: str, owed: Coroutine[None, None, float]) -> float:
         """Do one thing that is owed; a failure is shown, and tried again after a pause."""
         try:
             pause_s = await owed
@@ -136,17 +136,17 @@ class Lane:
             raise
         except CodexdrvError as error:
             # The end of the connection ends the lane from outside; all else passes.
-            return self._tolerate(error)
-        self._failures, self._trouble = 0, None
+            return self._tolerate(what, error)
+        self._failures.pop(what, None)
         return pause_s
 
-    def _tolerate(self, error: CodexdrvError) -> float:
-        self._failures += 1
-        if self._trouble != str(error):
+    def _tolerate(self, what: str, error: CodexdrvError) -> float:
+        failures, trouble = self._failures.get(what, (0, ""))
+        self._failures[what] = (failures + 1, str(error))
+        if trouble != str(error):
             # One line a reason, not one a try.
-            self._trouble = str(error)
-            log.warning("lane.held_up", thread_id=self.watch.thread, error=self._trouble)
-        return delay_s(self._failures, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
+            log.warning("lane.held_up", thread_id=self.watch.thread, error=str(error))
+        return delay_s(failures + 1, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
 
     async def _serve_head(self, head: Delivery, is_draining: anyio.Event) -> float:
         match duty(head.standing.phase, is_open=self._dispatching.is_open(head.standing)):

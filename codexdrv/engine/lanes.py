@@ -17,8 +17,10 @@ from codexdrv.engine.surroundings import Surroundings
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError
 from codexdrv.ids import ThreadId
+from codexdrv.journal.dispatch import Peer
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import Event
+from codexdrv.protocol.warnings import is_unsaved
 
 
 log = structlog.get_logger()
@@ -56,6 +58,7 @@ class Lanes:
         self._is_draining = is_draining
         self._on_change = on_change
         self._lanes: dict[ThreadId, Lane] = {}
+        self._server: Peer | None = None
         self._rung = anyio.Event()
 
     async def serve(self, session: Session) -> None:
@@ -64,6 +67,7 @@ class Lanes:
         Raises:
             LifeEnded: another supervisor has taken over.
         """
+        self._server = Peer(*session.peer) if session.peer else None
         async with anyio.create_task_group() as lanes:
             while True:
                 self._rung = anyio.Event()
@@ -89,6 +93,8 @@ class Lanes:
 
     def hear(self, event: Event) -> None:
         """Take an event, in the order of the wire."""
+        if is_unsaved(event):
+            self._ledger.unsaved.add(self._server)
         thread = getattr(event, "thread", None)
         lane = self._lanes.get(thread) if thread is not None else None
         if lane is not None:

@@ -24,7 +24,7 @@ from codexdrv.engine.notes import (
 from codexdrv.engine.worker import InThread, Result
 from codexdrv.errors import JournalError, NotFound
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
-from codexdrv.journal.dispatch import decode_dispatch, dispatch_key
+from codexdrv.journal.dispatch import Peer, decode_dispatch, dispatch_key
 from codexdrv.journal.journal import Journal, Writer
 from codexdrv.rules.lifecycle import EXPIRED, Delivery, News, Outcome, Standing
 from codexdrv.rules.ownership import Fact, Phase
@@ -54,6 +54,8 @@ class Ledger:
     ) -> None:
         self.life = life
         self.generation: int | None = None
+        #: Servers that have said that they cannot save what they show; their records say no "no".
+        self.unsaved: set[Peer | None] = set()
         self._journal = journal
         self.now_ms = now_ms
         self._in_thread = in_thread

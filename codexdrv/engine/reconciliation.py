@@ -107,6 +107,7 @@ class Reconciliation:
         seen, found = await self.judge(doubtful)
         log.debug("delivery.examined", delivery_id=order.id, **found._asdict())
         if await self._apply(doubtful, seen, found):
+            self._looks.pop(order.id, None)
             return 0
         pause_s = self._patience.settle_s if is_settling(found) else look_delay_s(look.looks)
         look.due_at = anyio.current_time() + pause_s
@@ -147,7 +148,7 @@ class Reconciliation:
             # From answer to question: no more than lies between the two in the server's queue.
             None if look.quiet_since is None else asked_at - look.quiet_since,
             is_sole,
-            has_room and watch.session.can_save,
+            has_room and look.dispatch.peer not in self._ledger.unsaved,
             doubtful.standing.answered_turn,
         )
         if fence is not Fence.QUIET or not shows_nothing(seen):

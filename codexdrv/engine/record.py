@@ -1,6 +1,5 @@
 """Search a thread's record, the rollout file, for an input; synchronous, for a thread."""
 
-import mmap
 import os
 import stat
 from collections import Counter
@@ -10,8 +9,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
 from codexdrv.journal.dispatch import Mark
-from codexdrv.protocol.events import UserMessage
-from codexdrv.protocol.rollout import ModelInput, Trace, read_record_line, read_traces
+from codexdrv.protocol.rollout import ModelInput, Trace, read_traces
 from codexdrv.rules.evidence import Record, Sighting
 
 
@@ -23,18 +21,6 @@ server held it when it wrote it."""
 SEAM_BYTES_MAX = 4096
 """What is kept of the end of what was read: several lines, with times and ids that no other file
 has in that place."""
-
-
-class RecordReading(NamedTuple):
-    """What the record says."""
-
-    #: Whether it could be read at all; if not, it says neither yes nor no.
-    is_readable: bool
-    #: The lines that record this input; two would be one too many.
-    found: tuple[UserMessage, ...]
-
-
-UNREADABLE = RecordReading(is_readable=False, found=())
 
 
 def record_size(path: str | None) -> int:
@@ -59,45 +45,12 @@ def find_records(path: str, thread: ThreadId) -> tuple[str, ...]:
     return tuple(sorted({path, *map(str, root.glob(f"[0-9]*/*/*/rollout-*{thread}*.jsonl"))}))
 
 
-def search_records(paths: Iterable[str], delivery: DeliveryId) -> RecordReading:
-    """Find the lines that record an input in several records; all must be readable for a no."""
-    readings = [search_record(path, delivery, start=0) for path in paths]
-    found = tuple(message for reading in readings for message in reading.found)
-    return RecordReading(all(reading.is_readable for reading in readings), found)
-
-
-def search_record(path: str | None, delivery: DeliveryId, *, start: int) -> RecordReading:
-    """Find the lines that record an input, from a byte position on.
-
-    Only lines that hold the id are parsed, so the cost is that of reading the bytes once.
-    """
-    if path is None:
-        return UNREADABLE
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size <= start:
-                # Shorter than it was is another file under this name.
-                return RecordReading(is_readable=size == start, found=())
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as record:
-                return RecordReading(True, tuple(_search(record, delivery, start)))
-    except OSError:
-        return UNREADABLE
-
-
-def _search(record: mmap.mmap, delivery: DeliveryId, start: int) -> list[UserMessage]:
-    needle = f'"{delivery}"'.encode()
-    found = []
-    position = record.find(needle, start)
-    while position >= 0:
-        begin = record.rfind(b"\n", 0, position) + 1
-        end = record.find(b"\n", position)
-        end = len(record) if end < 0 else end
-        message = read_record_line(record[begin:end])
-        if message is not None and message.client_id == delivery:
-            found.append(message)
-        position = record.find(needle, end)
-    return found
+def search_records(paths: Iterable[str], order_id: DeliveryId, text: str) -> Record:
+    """Search several records of a thread from their beginning; all must be readable for a no."""
+    watch, record = RecordWatch(order_id, text, None), Record(is_readable=False)
+    for path in paths:
+        record = watch.read(path)
+    return record
 
 
 class RecordWatch:
@@ -209,16 +162,18 @@ class _RecordFile:
         #: The bytes before it, once they were seen.
         self._seam = b""
         self._shown = _Shown()
+        #: The first input of a thread makes its file; until then there is none.
+        self._may_be_missing = start == 0
 
     def read_on(self, sought: _Sought) -> _Look:
         """Read what is new; what was seen before stays seen, whatever became of the file."""
         try:
             with self._open() as file:
+                self._may_be_missing = False
                 return self._read(file, sought)
         except FileNotFoundError:
-            # The first input of a thread makes its file: where nothing ever was, nothing came.
             is_compressed = any(os.path.lexists(f"{path}.zst") for path in self._places())
-            return _Look(not self._offset and not is_compressed, self._shown)
+            return _Look(self._may_be_missing and not is_compressed, self._shown)
         except OSError:
             return _Look(False, self._shown)
 

@@ -203,14 +203,18 @@ class Rpc:
         Where the beginning does not tell whose it was, it may have been anybody's.
         """
         log.warning("message.dropped", begins=head.decode(errors="replace"))
-        answered = _ANSWER.match(head)
-        if answered:
-            numbers = [int(answered[1])]
-        else:
-            numbers = [] if _CALL.match(head) else list(self._waiters)
-        for number in numbers:
-            too_big = "The answer was larger than any that we need, and was dropped."
-            self._resolve(number, AnswerTooBig(too_big, maybe_written=True))
+        error = AnswerTooBig(
+            "The answer was larger than any that we need, and was dropped.", maybe_written=True
+        )
+        if answered := _ANSWER.match(head):
+            self._resolve(int(answered[1]), error)
+        elif not _CALL.match(head):
+            for number, waiter in list(self._waiters.items()):
+                waiter.resolve(error)
+                if waiter.on_answer is None:
+                    del self._waiters[number]
+                # Else it stays: its answer may yet come, and is the best proof there is.
+            self._tell_resolved()
         self._on_gap()
 
     def _tell_resolved(self) -> None:

@@ -15,7 +15,6 @@ from codexdrv.protocol.methods import PAGE_ITEMS, Call, initialize, list_loaded
 from codexdrv.protocol.questions import Policy, answer
 from codexdrv.protocol.results import Greeting, read_greeting
 from codexdrv.protocol.versions import server_version
-from codexdrv.protocol.warnings import is_unsaved
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity
 from codexdrv.wire.message import Message, Notification, Request
@@ -82,8 +81,6 @@ class Session:
         self.page_items = page_items
         self.generation = generation
         self.peer = peer
-        #: It has not said that it cannot save what it shows.
-        self.can_save = True
         #: What the server said of itself; set once it was greeted.
         self.greeting = Greeting("", None)
         self._channel = channel
@@ -159,8 +156,11 @@ class Session:
 
     async def _keep_alive(self, pace: Pace) -> None:
         while True:
+            began = anyio.current_time()
             await anyio.sleep(pace.ping_interval_s)
-            if self.silent_s > pace.silence_s:
+            # Whoever was stopped (a laptop, Ctrl-Z) has heard nothing by its own fault.
+            was_stopped = anyio.current_time() - began > 2 * pace.ping_interval_s
+            if self.silent_s > pace.silence_s and not was_stopped:
                 raise LinkLost(f"The server has said nothing for {self.silent_s:.0f} s.")
             if self._channel.has_ping:
                 self._channel.ping()
@@ -171,7 +171,6 @@ class Session:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Notification):
-            self.can_save = self.can_save and not is_unsaved(message)
             self._on_event(translate(message))
         elif isinstance(message, Request):
             self._answer(message)

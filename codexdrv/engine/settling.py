@@ -10,12 +10,13 @@ import anyio
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
 from codexdrv.engine.ledger import Ledger
 from codexdrv.engine.notes import Ending
-from codexdrv.engine.record import RecordReading, search_record, search_records
+from codexdrv.engine.record import RecordWatch, search_records
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.protocol.events import ThreadStatus, TurnStatus
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, delay_s
+from codexdrv.rules.evidence import Record
 from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
 from codexdrv.rules.ownership import Fact
 
@@ -40,12 +41,15 @@ class Settling:
         self._reads = 0
         #: Since when the server calls the thread idle although a turn is known to run.
         self._idle_since: float | None = None
+        #: What was read of the record for each, so far.
+        self._records: dict[DeliveryId, RecordWatch] = {}
         #: Which were unsettled when the reads were counted.
         self._unsettled: set[DeliveryId] = set()
 
     async def settle(self, unsettled: list[Delivery]) -> float:
         """Read surfaced inputs back and learn how their turns ended; say when to look again."""
         known, self._unsettled = self._unsettled, {found.order.id for found in unsettled}
+        self._records = {key: self._records[key] for key in self._records.keys() & self._unsettled}
         if self._unsettled - known:
             # What has just surfaced is read back soon, however long another one has been missing.
             self._reads = 0
@@ -111,8 +115,8 @@ class Settling:
     async def _read_back(self, surfaced: Delivery) -> bool:
         order = surfaced.order
         reading = await self._search(surfaced)
-        is_shown = any(message.text == order.text for message in reading.found)
-        if not reading.is_readable:
+        is_shown = bool(reading.ghosts) or any(each.is_equal for each in reading.sightings)
+        if not is_shown and not reading.is_readable:
             page = await fetch_newest_page(self._watch.session, order.thread)
             is_shown = any(
                 (message.client_id, message.text) == (order.id, order.text)
@@ -167,23 +171,17 @@ class Settling:
         await self._ledger.flush()
         return still_open
 
-    async def _search(self, delivery: Delivery) -> RecordReading:
-        """Search the record from the attempt's mark on; without an attempt, all of it."""
+    async def _search(self, delivery: Delivery) -> Record:
+        """Search the record from the attempt's mark on; without an attempt, all there are."""
         order, standing = delivery
-        path, start = self._watch.path, 0
-        if standing.dispatch is not None:
-            mark = decode_dispatch(standing.dispatch).mark
-            path, start = mark.path or path, mark.size if mark.path else 0
-        if standing.dispatch is None and path is not None:
+        if standing.dispatch is None and self._watch.path is not None:
             # This journal never sent it: any file may have it.
             records = await self._watch.records()
-            return await self._ledger.ask(lambda _: search_records(records, order.id))
-        reading = await self._ledger.ask(lambda _: search_record(path, order.id, start=start))
-        newer = self._watch.path
-        if reading.found or newer in {None, path}:
-            return reading
-        # A revert has begun a new file since, from which nothing was read yet.
-        return await self._ledger.ask(lambda _: search_record(newer, order.id, start=0))
+            return await self._ledger.ask(lambda _: search_records(records, order.id, order.text))
+        mark = decode_dispatch(standing.dispatch).mark if standing.dispatch else None
+        record = self._records.setdefault(order.id, RecordWatch(order.id, order.text, mark))
+        path = self._watch.path
+        return await self._ledger.ask(lambda _: record.read(path))
 
     def _waiting_since(self, key: DeliveryId, revision: int) -> float:
         if self._waiting is None or self._waiting[:2] != (key, revision):

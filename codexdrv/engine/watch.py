@@ -8,7 +8,7 @@ from codexdrv.engine.rpc import Answer
 from codexdrv.engine.session import Session
 from codexdrv.errors import CodexdrvError, Refused
 from codexdrv.ids import ThreadId, TurnId
-from codexdrv.protocol.events import Event, ItemCompleted, ItemKind, TurnEnded, TurnStarted
+from codexdrv.protocol.events import Event, ItemCompleted, ItemKind, TurnEnded
 from codexdrv.protocol.methods import fence, interrupt_turn, read_thread, resume_thread, unsubscribe
 from codexdrv.protocol.refusals import Meaning, Understood, read_refusal
 from codexdrv.protocol.results import ThreadView, read_thread_view
@@ -41,7 +41,8 @@ class ThreadWatch:
         self.state = ThreadState()
         #: The rollout file, once a response named it.
         self.path: str | None = None
-        #: The newest turn that was seen.
+        #: The newest turn in which a message was seen: history lists no turn that has none, as a
+        #: hook that blocks leaves one, and not by the id that a review begins with.
         self.newest: TurnId | None = None
         self._ledger = ledger
         #: Where its records lie, once that was looked up.
@@ -56,16 +57,15 @@ class ThreadWatch:
         """Take one event of this thread; synchronous, in the order of the wire."""
         self.state = reduce(self.state, event)
         match event:
-            case TurnStarted(turn=turn):
-                self.newest = turn
             case TurnEnded(thread=thread, turn=turn, status=status):
                 self._ledger.post(Ending(thread, turn, status))
             case ItemCompleted(
-                kind=ItemKind.USER_MESSAGE, turn=turn, text=text, client_id=str(client_id)
+                kind=ItemKind.USER_MESSAGE, turn=turn, text=text, client_id=client_id
             ):
                 self.newest = turn
-                why = f"the server put it into turn {turn}"
-                self._ledger.post(Echo(self.thread, turn, client_id, text, why))
+                if client_id is not None:
+                    why = f"the server put it into turn {turn}"
+                    self._ledger.post(Echo(self.thread, turn, client_id, text, why))
             case _:
                 pass
 
@@ -184,7 +184,6 @@ class ThreadWatch:
             case Meaning.NO_ACTIVE_TURN:
                 self.state = found_quiet(self.state, believed)
             case Meaning.OTHER_TURN if understood.turn is not None:
-                self.newest = understood.turn
                 self.state = found_turn(self.state, understood.turn)
             case Meaning.NOT_STEERABLE:
                 self.state = found_unsteerable(self.state, understood.turn_kind)

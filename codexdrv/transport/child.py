@@ -1,6 +1,7 @@
 """A server process of our own: started in a session of its own, heard, and seen gone."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,13 @@ STDERR_LINE_BYTES_MAX = 4096
 
 STDERR_TAIL_LINES = 10
 """Enough of its last words for an error message."""
+
+
+LISTEN_ON_S = 0.2
+"""What it said last is on its way through the thread; only a process that left its session still
+holds the pipe then."""
+
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Child:
@@ -73,7 +81,7 @@ class Child:
             )
         except OSError as error:
             raise NoServer(
-                f"{command[0]} cannot be started: {error.strerror}.",
+                f"{error.filename or command[0]} cannot be started: {error.strerror}.",
                 hint=f"Check it, and the directory {directory}.",
             ) from error
         self._tail: deque[str] = deque(maxlen=STDERR_TAIL_LINES)
@@ -103,8 +111,10 @@ class Child:
             return True
         # Not reaped yet, so that the group's id is still its own while we kill.
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        if os.waitid(os.P_PID, self.pid, flags) is None:
-            return False
+        # Where SIGCHLD is ignored there is nothing left to wait for: it has ended.
+        with suppress(ChildProcessError):
+            if os.waitid(os.P_PID, self.pid, flags) is None:
+                return False
         self._kill_group()
         self._process.wait()
         return True
@@ -114,10 +124,11 @@ class Child:
         code = self._process.returncode
         if code is None:
             return "it still runs"
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
         # What it said last may still be on its way through the thread.
-        self._listener.join(timeout=0.2)
-        return f"{how}; it said: {self.last_words}" if self._tail else how
+        self._listener.join(timeout=LISTEN_ON_S)
+        # All of them are in the log; a sentence has room for one.
+        return f"{how}; it said: {self._tail[-1]}" if self._tail else how
 
     async def ended_within(self, patience_s: float) -> bool:
         """Wait for its end; say whether it came."""
@@ -135,13 +146,15 @@ class Child:
         """
         for patience_s in (grace_s, second_grace_s):
             if not self.has_ended():
-                self._process.terminate()
+                # Not `terminate`, which may reap it: its group could not be killed then.
+                os.kill(self.pid, signal.SIGTERM)
             if await self.ended_within(patience_s):
                 break
         else:
             self._kill_group()
             await self.ended_within(KILLED_GRACE_S)
-        for pipe in (self._process.stdin, self._process.stdout):
+        self._listener.join(timeout=LISTEN_ON_S)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
 
@@ -156,13 +169,23 @@ class Child:
 
     def _hear_stderr(self) -> None:
         assert self._process.stderr is not None, "it was started with a pipe"
-        raw = self._process.stderr
-        with raw, open(raw.fileno(), "rb", closefd=False) as pipe:
+        # `stop` closes it, where a process of another session holds the other end.
+        with (
+            suppress(OSError, ValueError),
+            open(self._process.stderr.fileno(), "rb", closefd=False) as pipe,
+        ):
             for line in iter(lambda: pipe.readline(STDERR_LINE_BYTES_MAX), b""):
-                said = line.decode(errors="replace").rstrip()
+                said = _COLOUR.sub("", line.decode(errors="replace")).rstrip()
                 if said:
                     self._tail.append(said)
                     self._on_stderr(said)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
 
 
 def _unblock(pipe: IO[bytes] | None) -> IO[bytes]:

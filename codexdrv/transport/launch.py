@@ -26,8 +26,9 @@ def main(arguments: list[str]) -> None:
         raise OSError(number, os.strerror(number), "prctl")
     if os.getppid() != int(parent):
         sys.exit("The parent ended before its child began.")
-    # Python ignores it, and what is ignored stays so through `exec`.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # Python ignores them, and what is ignored stays so through `exec`.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:

@@ -69,7 +69,7 @@ async def test_an_answer_of_31_mib_is_read(rig: Rig, listen: Listen):
         await session.call(list_loaded())
 
     server = own(rig, listen)
-    async with connecting(server, server.codex) as connect:
+    async with connecting(server) as connect:
         end = await converse(connect, serve, gaps)
     assert type(end) is LinkLost
     assert answers == [31 * MIB]
@@ -95,7 +95,7 @@ async def test_an_answer_of_33_mib_costs_one_caller_on_stdio(rig: Rig):
         await read_beside(session)
 
     server = own(rig, Listen.STDIO)
-    async with connecting(server, server.codex) as connect:
+    async with connecting(server) as connect:
         await converse(connect, serve, gaps)
     assert beside == [400, 400]
     assert len(gaps) == 1
@@ -114,7 +114,7 @@ async def test_an_answer_of_33_mib_costs_one_connection_on_a_socket(rig: Rig):
         read.append(len((await session.call(read_file(small)))["dataBase64"]))
 
     server = own(rig, Listen.UNIX)
-    async with connecting(server, server.codex) as connect:
+    async with connecting(server) as connect:
         ends = [await converse(connect, serve, gaps) for serve in (serve_big, serve_small)]
     assert [type(end) for end in ends] == [FrameTooBig, LinkLost]
     assert read == [400]

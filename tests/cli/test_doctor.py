@@ -23,7 +23,7 @@ from codexdrv.doctor.finding import Finding, State, look_at
 from codexdrv.errors import NoServer
 from codexdrv.journal.opening import FILE_NAME
 from codexdrv.paths import Offence
-from codexdrv.protocol.results import (Greeting)
+from codexdrv.protocol.results import Greeting
 from codexdrv.rules.ownership import Phase
 from codexdrv.snapshot import FILE_NAME as SNAPSHOT_NAME
 from codexdrv.snapshot import STALE_AFTER_MS, Snapshot

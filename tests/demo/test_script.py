@@ -13,6 +13,7 @@ from codexdrv.demo.script import (
     Gate,
     Hold,
     Large,
+    Many,
     Prompt,
     Reply,
     RunCommand,
@@ -94,6 +95,7 @@ HELD = [*MESSAGE[:2], "gate", *MESSAGE[2:]]
     [
         (Reply("a"), MESSAGE),
         (Large(3), MESSAGE),
+        (Many(2), ["created", "output_item.done", "output_item.done", "completed"]),
         (Stream(("a", "b")), [*MESSAGE[:2], "output_text.delta", *MESSAGE[2:]]),
         (Hold("a"), HELD),
         (RunCommand("ls", then="a"), ["created", "output_item.done", "completed"]),

@@ -3,11 +3,14 @@ import json
 import anyio
 import pytest
 
+from codexdrv.engine.reconciliation import Patience
 from codexdrv.errors import JournalBusy
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import Mark
-from codexdrv.rules.lifecycle import News, Outcome, WhenBusy
-from codexdrv.rules.ownership import Fact, Phase
+from codexdrv.rules.backoff import PARK_S, SETTLE_S
+from codexdrv.rules.evidence import Fate
+from codexdrv.rules.lifecycle import Outcome, WhenBusy
+from codexdrv.rules.ownership import Phase
 from tests.engine.kit import LANE_PACE, pass_time, until
 from tests.fakes.server import OVERLOADED, UNHEARD_OF, Drop, Reply
 from tests.fakes.threads import FakeTurn, user_message
@@ -23,6 +26,12 @@ def thread(bench):
 
 def ids(thread):
     return [client_id for client_id, _ in thread.messages if client_id]
+
+
+def sent(bench):
+    """Say which inputs were sent, in order."""
+    requests = bench.server.sent("turn/start")
+    return [params["clientUserMessageId"] for params in requests]
 
 
 async def until_settled(bench, name="m1"):
@@ -89,28 +98,61 @@ async def test_the_second_waits_while_the_first_is_pending(bench, thread):
         {"result": {"no": "turn"}, "is_carried_out": False},
     ],
 )
-async def test_what_is_in_doubt_holds_its_lane_and_nothing_is_sent_again(bench, thread, twist):
+async def test_what_is_proved_absent_is_sent_again_once_and_before_all_others(bench, thread, twist):
     bench.admit("m1", thread=thread)
     bench.admit("m2", thread=thread)
     bench.server.twist("turn/start", **twist)
     async with bench.connected() as generation, bench.serving(generation, thread):
         await bench.until_phase(Phase.UNCERTAIN)
+        await until_settled(bench, "m2")
         await pass_time(LONG_S)
-    assert bench.standing("m1").phase is Phase.UNCERTAIN
-    assert bench.standing("m2").phase is Phase.QUEUED
-    assert len(bench.server.sent("turn/start")) == 1
+    assert bench.story("m1").count("absent quiet") == 1
+    assert bench.standing("m1").attempts == 2
+    assert sent(bench) == ["m1", "m1", "m2"]
+    assert ids(thread) == ["m1", "m2"]
 
 
-async def test_a_late_echo_opens_the_lane_again(bench, thread):
+async def test_what_is_in_doubt_without_proof_holds_its_lane_and_nothing_is_sent_again(
+    bench, thread
+):
+    bench.patience = Patience(holds_in_doubt=True)
+    bench.is_sole_writer = False
     bench.admit("m1", thread=thread)
     bench.admit("m2", thread=thread)
     bench.server.twist("turn/start", is_carried_out=False)
     async with bench.connected() as generation, bench.serving(generation, thread):
         await bench.until_phase(Phase.UNCERTAIN)
         await pass_time(LONG_S)
+    assert bench.standing("m1").phase is Phase.UNCERTAIN
+    assert bench.standing("m2").phase is Phase.QUEUED
+    assert sent(bench) == ["m1"]
+
+
+async def test_a_late_echo_opens_the_lane_again_and_nothing_is_sent_again(bench, thread):
+    bench.admit("m1", thread=thread)
+    bench.admit("m2", thread=thread)
+    bench.server.twist("turn/start", is_carried_out=False)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.UNCERTAIN)
+        await pass_time(SETTLE_S / 2)
+        assert bench.standing("m2").phase is Phase.QUEUED
         bench.server.begin(thread, client_id="m1")
         await until_settled(bench, "m2")
+    assert sent(bench) == ["m1", "m2"]
     assert ids(thread) == ["m1", "m2"]
+
+
+async def test_a_server_that_cannot_be_asked_is_asked_more_and_more_rarely(bench, thread):
+    bench.admit(thread=thread)
+    bench.server.twist("turn/start", is_carried_out=False)
+    async with bench.connected() as generation, bench.serving(generation, thread):
+        await bench.until_phase(Phase.UNCERTAIN)
+        asked = bench.server.fences
+        for _ in range(1000):
+            bench.server.refuse("turn/steer", OVERLOADED)
+        await pass_time(LONG_S)
+    assert bench.standing().phase is Phase.UNCERTAIN
+    assert 20 < bench.server.fences - asked < 60
 
 
 async def test_another_text_under_our_id_is_doubt_and_is_never_taken_for_ours(bench, thread):
@@ -126,15 +168,19 @@ async def test_another_text_under_our_id_is_doubt_and_is_never_taken_for_ours(be
     assert len(bench.server.sent("turn/start")) == 1
 
 
-async def test_a_parked_one_lets_the_others_pass_and_is_still_looked_for(bench, thread):
+async def test_what_is_in_doubt_for_long_lets_the_others_pass_and_is_still_looked_for(
+    bench, thread
+):
+    bench.is_sole_writer = False
     bench.admit("m1", thread=thread)
     bench.admit("m2", thread=thread)
     bench.server.twist("turn/start", is_carried_out=False)
-    async with bench.connected() as generation, bench.serving(generation, thread) as lane:
+    async with bench.connected() as generation, bench.serving(generation, thread):
         await bench.until_phase(Phase.UNCERTAIN)
-        await bench.ledger.record(DeliveryId("m1"), News(Fact.PARKED, "parked"))
-        lane.wake()
+        await pass_time(PARK_S / 2)
+        assert bench.standing("m2").phase is Phase.QUEUED
         await until_settled(bench, "m2")
+        assert bench.standing("m1").parked
         assert bench.standing("m1").phase is Phase.UNCERTAIN
         thread.is_mute = True
         bench.server.begin(thread, client_id="m1")
@@ -288,17 +334,20 @@ async def test_a_thread_that_was_never_used_gets_its_first_turn_from_us(bench):
     assert ids(thread) == ["m1"]
 
 
-async def test_a_hook_that_blocks_the_message_leaves_it_in_doubt(bench, thread):
+async def test_a_message_that_a_hook_blocks_fails_when_it_has_vanished_three_times(bench, thread):
     thread.blocks_input = True
     bench.admit(thread=thread)
     async with bench.connected() as generation, bench.serving(generation, thread):
-        await bench.until_phase(Phase.UNCERTAIN)
-        assert bench.standing().reason == "turn_ended"
+        await bench.until_phase(Phase.FAILED)
         await pass_time(LONG_S)
-    assert len(bench.server.sent("turn/start")) == 1
+    assert bench.standing().reason == "swallowed"
+    assert sent(bench) == ["m1"] * 3
+    assert ids(thread) == []
 
 
-async def test_a_steer_whose_turn_was_cut_before_it_took_it_is_in_doubt(bench, thread):
+async def test_a_steer_whose_turn_was_cut_before_it_took_it_goes_into_a_turn_of_its_own(
+    bench, thread
+):
     thread.holds_turns = thread.holds_steers = True
     bench.server.begin(thread)
     bench.admit(thread=thread)
@@ -307,9 +356,11 @@ async def test_a_steer_whose_turn_was_cut_before_it_took_it_is_in_doubt(bench, t
         bench.server.finish(thread, "interrupted")
         await bench.until_phase(Phase.UNCERTAIN)
         assert bench.standing().reason == "turn_ended"
+        await bench.until_phase(Phase.SURFACED)
         await pass_time(LONG_S)
-    assert ids(thread) == []
+    assert ids(thread) == ["m1"]
     assert len(bench.server.sent("turn/steer")) == 1
+    assert sent(bench) == ["m1"]
 
 
 async def test_a_turn_that_is_cut_is_the_outcome_and_the_message_is_not_sent_again(bench, thread):
@@ -340,7 +391,7 @@ async def test_an_end_that_was_not_told_is_found(bench, thread):
 @pytest.mark.parametrize("is_carried_out", [True, False])
 @pytest.mark.parametrize("drop", [Drop.BEFORE, Drop.AFTER])
 @pytest.mark.parametrize("is_new_life", [True, False])
-async def test_what_was_open_when_the_connection_ended_is_looked_for_and_never_sent_again(
+async def test_what_was_open_when_the_connection_ended_is_looked_for_and_delivered_once(
     bench, thread, drop, is_carried_out, is_new_life
 ):
     bench.admit("m1", thread=thread)
@@ -353,17 +404,13 @@ async def test_what_was_open_when_the_connection_ended_is_looked_for_and_never_s
     if is_new_life:
         bench.begin_life()
     async with bench.connected() as generation, bench.serving(generation, thread):
-        if is_carried_out:
-            await until_settled(bench, "m2")
-        else:
-            await bench.until_phase(Phase.UNCERTAIN)
-            await pass_time(LONG_S)
-    assert ids(thread) == (["m1", "m2"] if is_carried_out else [])
-    starts = [params["clientUserMessageId"] for params in bench.server.sent("turn/start")]
-    assert starts == (["m1", "m2"] if is_carried_out else ["m1"])
+        await until_settled(bench, "m2")
+        await pass_time(LONG_S)
+    assert ids(thread) == ["m1", "m2"]
+    assert sent(bench) == (["m1", "m2"] if is_carried_out else ["m1", "m1", "m2"])
 
 
-async def test_a_server_that_died_with_the_input_leaves_it_in_doubt(bench, thread):
+async def test_an_input_that_died_with_its_server_is_sent_again_to_the_next_one(bench, thread):
     bench.admit(thread=thread)
     bench.server.on_follow["turn/start"] = bench.server.die
     bench.server.twist("turn/start", is_carried_out=False)
@@ -371,11 +418,12 @@ async def test_a_server_that_died_with_the_input_leaves_it_in_doubt(bench, threa
         await generation.has_ended.wait()
     await bench.ledger.flush()
     assert bench.standing().phase is Phase.PENDING
+    bench.fate = Fate.GONE
     async with bench.connected() as generation, bench.serving(generation, thread):
-        await bench.until_phase(Phase.UNCERTAIN)
-        await pass_time(LONG_S)
-    assert bench.standing().phase is Phase.UNCERTAIN
-    assert len(bench.server.sent("turn/start")) == 1
+        await until_settled(bench)
+    assert bench.story()[1:4] == ["answered answered", "in_doubt link_lost", "absent server_gone"]
+    assert sent(bench) == ["m1", "m1"]
+    assert ids(thread) == ["m1"]
 
 
 async def test_a_turn_that_the_server_died_in_has_an_outcome(bench, thread):
@@ -401,15 +449,16 @@ async def test_a_row_of_before_this_life_that_is_in_the_thread_is_not_sent(bench
     assert bench.standing("m1").stored
 
 
-async def test_a_pending_that_was_never_sent_is_doubted_all_the_same(bench, thread):
+async def test_a_pending_that_was_never_sent_is_doubted_and_then_sent(bench, thread):
     bench.admit(thread=thread)
     await bench.send_away(mark=Mark(None, str(thread.path), thread.path.stat().st_size))
     bench.begin_life()
     async with bench.connected() as generation, bench.serving(generation, thread):
-        await bench.until_phase(Phase.UNCERTAIN)
-        await pass_time(LONG_S)
-    assert bench.server.sent("turn/start") == []
-    assert bench.story() == ["dispatched start", "in_doubt link_lost"]
+        await until_settled(bench)
+    assert bench.story()[:4] == [
+        "dispatched start", "in_doubt link_lost", "absent quiet", "dispatched start",
+    ]  # fmt: skip
+    assert ids(thread) == ["m1"]
 
 
 # Staying and leaving.
@@ -484,6 +533,7 @@ async def test_what_cannot_be_read_back_does_not_keep_the_next_message_back(benc
     bench.admit("m1", thread=thread)
     async with bench.connected() as generation, bench.serving(generation, thread) as lane:
         await until_settled(bench, "m1")
+        await pass_time()
         bench.journal._database.execute("UPDATE deliveries SET stored = 0 WHERE id = 'm1'")
         thread.path.unlink()
         for _ in range(50):
@@ -514,15 +564,21 @@ async def test_leaving_waits_until_the_journal_can_be_read(bench, thread):
 
 
 @pytest.mark.parametrize("trouble", ["is_archived", "is_held_elsewhere"])
-async def test_what_a_session_took_that_is_gone_is_in_doubt(bench, thread, trouble):
+async def test_what_a_session_took_that_is_gone_is_in_doubt_until_the_thread_is_back(
+    bench, thread, trouble
+):
     bench.server.twist("turn/start", is_carried_out=False)
     bench.admit(thread=thread)
     async with bench.connected() as generation, bench.serving(generation, thread):
         await until(lambda: bench.standing().answered_turn is not None)
         setattr(thread, trouble, True)
         bench.server.unload(thread)
-        await bench.until_phase(Phase.UNCERTAIN)
-    assert bench.standing().reason == "unloaded"
+        await pass_time(LONG_S)
+        assert bench.story()[2:] == ["in_doubt unloaded", "in_doubt not_loaded"]
+        setattr(thread, trouble, False)
+        await until_settled(bench)
+    assert sent(bench) == ["m1", "m1"]
+    assert ids(thread) == ["m1"]
 
 
 async def test_what_a_legacy_record_shows_without_a_turn_gets_its_turn_from_history(bench, thread):

@@ -8,7 +8,6 @@ from codexdrv.engine.settling import READ_BACK_DELAY_S_MAX, Settling
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import Mark
 from codexdrv.protocol.events import ThreadStatus
-from codexdrv.rules.backoff import LOOK_DELAY_S_LATER
 from codexdrv.rules.lifecycle import Outcome
 from codexdrv.rules.ownership import Phase
 from tests.engine.kit import pass_time, until
@@ -38,9 +37,6 @@ class Desk:
 
     async def await_echo(self, name="m1"):
         return await self.settling.await_echo(self.bench.journal.delivery(DeliveryId(name)))
-
-    async def look_for(self, name="m1"):
-        return await self.settling.look_for(self.bench.journal.delivery(DeliveryId(name)))
 
 
 @asynccontextmanager
@@ -303,85 +299,3 @@ async def test_a_thread_that_stays_without_a_turn_is_asked_again_soon_and_then_d
                 assert pause_s < ECHO_S
                 await pass_time(pause_s)
     assert (bench.standing().phase, bench.standing().reason) == (Phase.UNCERTAIN, "no_echo")
-
-
-# Looking for what is in doubt.
-
-
-async def test_a_pending_of_an_earlier_connection_is_doubt_first(bench, thread):
-    await send_away(bench, thread)
-    async with settling(bench, thread) as desk:
-        assert await desk.look_for() > 0
-    assert (bench.standing().phase, bench.standing().reason) == (Phase.UNCERTAIN, "link_lost")
-    assert bench.server.sent("turn/start") == []
-
-
-async def test_the_newest_page_surfaces_it(bench):
-    thread = bench.server.add_thread(writes_record=False)
-    thread.path.touch()
-    await send_away(bench, thread)
-    bench.server.begin(thread, client_id="m1")
-    async with settling(bench, thread) as desk:
-        await desk.look_for()
-    assert bench.standing().phase is Phase.SURFACED
-    assert bench.standing().turn == thread.turns[-1].id
-
-
-async def test_the_record_surfaces_it_where_the_page_does_not_reach(bench):
-    thread = bench.server.add_thread()
-    await send_away(bench, thread)
-    turn = bench.server.begin(thread, client_id="m1")
-    turn.items.clear()
-    async with settling(bench, thread) as desk:
-        await desk.look_for()
-    assert bench.standing().phase is Phase.SURFACED
-    assert bench.standing().turn == turn.id
-
-
-async def test_a_line_of_before_the_attempt_surfaces_nothing(bench, thread):
-    thread.record(thread.turns[0], user_message("m1", "hello"))
-    await send_away(bench, thread)
-    async with settling(bench, thread) as desk:
-        await desk.look_for()
-    assert bench.standing().phase is Phase.UNCERTAIN
-
-
-async def test_another_text_in_the_record_leaves_it_in_doubt(bench, thread):
-    await send_away(bench, thread)
-    thread.record(thread.turns[0], user_message("m1", "another"))
-    async with settling(bench, thread) as desk:
-        await desk.look_for()
-    assert bench.standing().phase is Phase.UNCERTAIN
-
-
-async def test_it_is_looked_for_often_at_first_and_then_for_ever(bench, thread):
-    await send_away(bench, thread)
-    async with settling(bench, thread) as desk:
-        pauses = []
-        for _ in range(100):
-            pauses.append(await desk.look_for())
-            await pass_time(pauses[-1])
-        assert pauses == sorted(pauses)
-        assert pauses[-1] == LOOK_DELAY_S_LATER
-        bench.server.begin(thread, client_id="m1")
-        await bench.until_phase(Phase.SURFACED)
-
-
-async def test_between_looks_nothing_is_asked_but_when_something_moved(bench, thread):
-    await send_away(bench, thread)
-    async with settling(bench, thread) as desk:
-        pause_s = await desk.look_for()
-        asked = len(bench.server.requests)
-        assert 0 < await desk.look_for() <= pause_s
-        assert len(bench.server.requests) == asked
-        desk.settling.hurry()
-        await desk.look_for()
-        assert len(bench.server.requests) > asked
-
-
-async def test_a_thread_that_is_gone_is_looked_at_all_the_same(bench):
-    thread = bench.server.add_thread(is_used=False, is_loaded=False)
-    await send_away(bench, thread)
-    async with settling(bench, thread) as desk:
-        assert await desk.look_for() > 0
-    assert bench.standing().phase is Phase.UNCERTAIN

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codexdrv.protocol.events import UserMessage
-from codexdrv.protocol.rollout import read_record_line
+from codexdrv.protocol.rollout import ModelInput, read_record_line, read_traces
 
 
 # The same examples every time, however slow the machine.
@@ -190,3 +190,114 @@ def test_a_line_that_is_no_json_object_is_no_evidence(line):
 def test_no_bytes_are_an_error(noise):
     assert read_record_line(b'{"client_id":' + noise) is None
     assert read_record_line(noise) is None
+
+
+def traces(*rows):
+    return read_traces(b"".join(json.dumps(row).encode() for row in rows))
+
+
+MODEL_INPUT = without(RESPONSE_ITEM, "payload", "client_id")
+SAID = UserMessage(TURN, "m1", "hello")
+SEEN = ModelInput(TURN, "hello")
+
+
+def model_input(**changes):
+    return MODEL_INPUT | {"payload": MODEL_INPUT["payload"] | changes}
+
+
+def test_each_half_of_a_pair_is_read():
+    assert traces(MODEL_INPUT) == [SEEN]
+    assert traces(paginated()) == [SAID]
+    assert traces(legacy()) == [UserMessage("", "m1", "hello")]
+
+
+def test_a_message_of_another_client_is_read_too_with_its_id_or_without():
+    assert traces(paginated(client_id="theirs")) == [UserMessage(TURN, "theirs", "hello")]
+    nameless = without(paginated(), "payload", "item", "client_id")
+    assert traces(nameless) == [UserMessage(TURN, None, "hello")]
+    assert traces(without(legacy(), "payload", "client_id")) == [UserMessage("", None, "hello")]
+
+
+def test_the_parts_of_an_input_are_joined_alike_in_both_lines_and_pictures_left_out():
+    texts = [{"type": "input_text", "text": text} for text in ("hel", "", "lo")]
+    picture = {"type": "input_image", "image_url": "data:"}
+    assert traces(model_input(content=[picture, *texts])) == [SEEN]
+    parts = [{"type": "text", "text": text} for text in ("hel", "", "lo")]
+    assert traces(paginated(content=[{"type": "image", "image_url": "data:"}, *parts])) == [SAID]
+
+
+@pytest.mark.parametrize("more", [None, {}, {"turn_id": None}, {"turn_id": 7}, "turn_id"])
+def test_a_model_input_that_names_no_turn_has_none(more):
+    row = model_input(internal_chat_message_metadata_passthrough=more)
+    assert traces(row) == [ModelInput(None, "hello")]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        AGENT_ITEM,
+        COMPACTED,
+        COMPACTED | {"payload": {"replacement_history": [MODEL_INPUT, MODEL_INPUT["payload"]]}},
+        MODEL_INPUT | {"type": "compacted"},
+        MODEL_INPUT | {"type": "event_msg"},
+        model_input(role="assistant", phase="user"),
+        model_input(role="developer", author={"role": "user"}),
+        model_input(type="function_call_output"),
+        model_input(content="hello"),
+        without(MODEL_INPUT, "payload", "content"),
+        paginated() | {"payload": "UserMessage"},
+        ["user"],
+        "user",
+    ],
+)
+def test_what_is_no_half_of_a_pair_leaves_no_trace(row):
+    assert traces(row) == []
+
+
+NEXT = legacy(client_id="m2", message="next") | {"timestamp": "2026-11-30T15:22:00.000Z"}
+
+
+@pytest.mark.parametrize("row", [MODEL_INPUT, paginated()], ids=["model_input", "event"])
+def test_a_line_that_was_cut_anywhere_hides_nothing_that_was_written_behind_it(row):
+    text, behind = json.dumps(row, separators=(",", ":")), json.dumps(NEXT, separators=(",", ":"))
+    then = [UserMessage("", "m2", "next")]
+    for size in range(len(text)):
+        assert read_traces(f"{text[:size]}{behind}\n".encode()) == then
+    whole = read_traces(text.encode())
+    assert len(whole) == 1
+    for size in range(len(behind)):
+        assert read_traces(f"{text}{behind[:size]}\n".encode()) == whole
+    assert read_traces(f"{text}{behind}\n".encode()) == whole + then
+
+
+def test_a_text_that_looks_like_a_line_is_a_text_also_in_a_line_that_was_cut():
+    line = json.dumps(paginated(), separators=(",", ":"))
+    text = json.dumps(legacy(message=line), separators=(",", ":"))
+    for size in range(len(text)):
+        assert read_traces(text[:size].encode()) == []
+    assert read_traces(text.encode()) == [UserMessage("", "m1", line)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b'"user"',
+        b'"user"' + b"[" * 100_000,
+        b'{"timestamp":"user"' * 100_000,
+        b'"user"' + b'{"timestamp":[' * 10_000,
+        b'\xff{"timestamp":"\xff","user"',
+    ],
+)
+def test_noise_leaves_no_trace(line):
+    assert read_traces(line) == []
+
+
+@STEADY
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_leaves_equal_traces(text):
+    parts = [{"type": "input_text", "text": text}]
+    assert traces(model_input(content=parts)) == [ModelInput(TURN, text)]
+    # As the servers write it, and glued to what came before.
+    row = json.dumps(legacy(message=text), ensure_ascii=False, separators=(",", ":"))
+    assert read_traces(f'{{"timestamp":"2027{row}'.encode()) == [UserMessage("", "m1", text)]

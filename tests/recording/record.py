@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tests.acceptance.binaries import VERSIONS, NoBinary, find_binary
 from tests.acceptance.kit import Rig
 from tests.recording.replay import Replay
+from tests.recording.rollouts import record_rollouts
 from tests.recording.server_schemas import extract_schemas
 from tests.recording.stable import make_stable, read_lines, write_lines
 from tests.recording.stage import Stage
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             record(name, binary, RECORDINGS / version)
         if not args.only:
             sweep(RECORDINGS / version)
+            record_rollouts(version)
         took_s = time.monotonic() - began
         sys.stdout.write(f"codex {version}: {len(names)} recordings, {took_s:.0f} s\n")
     news, results = find_used(RECORDINGS)

@@ -8,6 +8,7 @@ import sys
 import anyio
 import pytest
 
+from codexdrv.binary import Binary
 from codexdrv.config import Listen, Server, Spawn
 from codexdrv.errors import LinkLost, NoServer, ServerEnded, UnsafeSocket
 from codexdrv.transport.peer import identify, is_gone
@@ -62,8 +63,13 @@ def make(tmp_path):
     return make
 
 
+def find(named, _search_path):
+    """Take what is named: a script is no native executable."""
+    return Binary(named, "the configuration", None)
+
+
 def open_server(server):
-    return connecting(server, server.codex)
+    return connecting(server, find=find)
 
 
 async def speak(connect):
@@ -180,7 +186,7 @@ async def test_over_stdio_the_end_of_the_server_is_the_end_of_the_connection(mak
 
 async def test_a_server_that_was_never_wanted_is_never_started(make):
     server = make(LISTENS)
-    await OwnServer(server, server.spawn, server.codex).stop()
+    await OwnServer(server, server.spawn, find).stop()
     assert not os.path.exists(server.socket)
 
 
@@ -190,5 +196,5 @@ async def test_a_server_of_somebody_else_is_connected_to_and_left_alone(tmp_path
         other.bind(path)
         other.listen()
         server = Server(path, str(tmp_path))
-        async with connecting(server, None) as connect, connect() as connection:
+        async with connecting(server) as connect, connect() as connection:
             assert connection.pid == os.getpid()

@@ -136,7 +136,36 @@ async def test_what_it_says_on_stderr_is_told_line_by_line_and_its_end_is_kept()
         await until(lambda: len(heard) == 100)
         tail = "\n".join(f"line {number}" for number in range(100 - STDERR_TAIL_LINES, 100))
         assert child.last_words == tail
-        assert child.how_it_ended() == f"exit code 3; it said: {tail}"
+        assert child.how_it_ended() == "exit code 3; it said: line 99"
+
+
+async def test_colours_are_left_out_of_what_it_says():
+    heard = []
+    program = "import sys; print('\\x1b[31mError\\x1b[0m: no', file=sys.stderr)"
+    async with running(program, heard=heard):
+        await until(lambda: heard == ["Error: no"])
+
+
+async def test_an_end_by_a_signal_without_a_name_is_told_by_its_number():
+    async with running(f"import os; os.kill(os.getpid(), {signal.SIGRTMIN + 6})") as child:
+        assert await child.ended_within(WAIT_S)
+        assert child.how_it_ended() == f"signal {signal.SIGRTMIN + 6}"
+
+
+async def test_a_process_that_left_its_session_and_holds_its_stderr_costs_us_nothing():
+    heard = []
+    program = (
+        "import subprocess, sys, time\n"
+        "left = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "print(left.pid, file=sys.stderr, flush=True)"
+    )
+    before = len(os.listdir("/proc/self/fd"))
+    async with running(program, heard=heard, has_pipes=False):
+        await until(lambda: len(heard) == 1)
+    try:
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        os.kill(int(heard[0]), signal.SIGKILL)
 
 
 async def test_a_long_line_on_stderr_is_cut_and_blank_and_broken_ones_do_no_harm():
@@ -220,6 +249,7 @@ async def test_a_command_that_is_not_there_says_so(tmp_path):
     assert await child.ended_within(WAIT_S)
     said = f"{tmp_path / 'codex'} cannot be run: No such file or directory."
     assert child.how_it_ended() == f"exit code 1; it said: {said}"
+    await child.stop(0)
 
 
 def test_a_directory_that_is_not_there_is_no_server(tmp_path):

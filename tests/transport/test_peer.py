@@ -15,6 +15,7 @@ from codexdrv.transport.peer import (
     peer_of,
     writers_of,
 )
+from tests.fakes.children import start_child
 
 
 BOOT_ID = "6f4f7bd1-6fc9-4a0c-9ad0-000000000000"
@@ -200,13 +201,8 @@ def test_without_proc_the_boot_is_unknown(tmp_path):
 @contextmanager
 def opened_by_another(path, mode):
     """Let a second process have a file open; it ends when its stdin does."""
-    script = "import sys; file = open(*sys.argv[1:]); print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(path), mode],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    script = "import sys; file = open(*sys.argv[1:]); print(flush=True); sys.stdin.read()"
+    with start_child(script, str(path), mode) as process:
         process.stdout.readline()
         yield process.pid
         process.stdin.close()
