@@ -81,6 +81,11 @@ class Truth:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended."""
+        return self._closed
+
     def close(self) -> None:
         """Leave; twice is fine."""
         self._open.close()

@@ -196,6 +196,19 @@ class Machine:
         supervisor.wait()
         self._supervisor = None
 
+    def has_died(self) -> bool:
+        """Say whether the supervisor has ended by itself."""
+        return self._supervisor is not None and self._supervisor.poll() is not None
+
+    def is_parent_of(self, pid: int) -> bool:
+        """Say whether a process is a child of the supervisor that runs."""
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+        parent = int(status.rpartition(")")[2].split()[1])
+        return self._supervisor is not None and parent == self._supervisor.pid
+
     def run(self, *arguments: str, stdin: str = "") -> Ran:
         """Run a command to its end."""
         return self.run_together([arguments], stdin=stdin)[0]

@@ -4,6 +4,7 @@ All goes through as it is; only `meddle` may change a request on its way, or ans
 """
 
 import json
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,11 @@ class Proxy:
     """Listens at one path, and passes each connection on to the server behind."""
 
     def __init__(self, path: Path, behind: Path, meddle: Meddle) -> None:
+        #: What the server has said through it, in bytes.
+        self.said_bytes = 0
+        #: Whether it is kept from the driver.
+        self.is_mute = False
+        self._driver: ServerConnection | None = None
         self.path = path
         self._behind = behind
         self._meddle = meddle
@@ -40,10 +46,16 @@ class Proxy:
         self._server.shutdown()
         self._thread.join()
 
+    def cut(self) -> None:
+        """Cut the connection of the driver, on which nothing more is passed."""
+        assert self._driver is not None, "the driver has connected"
+        self._driver.socket.shutdown(socket.SHUT_RDWR)
+
     def _pass_on(self, driver: ServerConnection) -> None:
+        self._driver = driver
         limits = {"compression": None, "max_size": None, "ping_interval": None}
         with unix_connect(str(self._behind), "ws://localhost/", **limits) as server:
-            back = threading.Thread(target=_pump, args=(server, driver), name="proxy-back")
+            back = threading.Thread(target=self._pump, args=(server, driver), name="proxy-back")
             back.start()
             try:
                 for frame in driver:
@@ -53,15 +65,16 @@ class Proxy:
                 pass  # one of the two has ended, and so does the other
         back.join()
 
-
-def _pump(server: ClientConnection, driver: ServerConnection) -> None:
-    try:
-        for frame in server:
-            driver.send(frame)
-    except ConnectionClosed:
-        pass
-    finally:
-        driver.close()
+    def _pump(self, server: ClientConnection, driver: ServerConnection) -> None:
+        try:
+            for frame in server:
+                self.said_bytes += len(frame.encode() if isinstance(frame, str) else frame)
+                if not self.is_mute:
+                    driver.send(frame)
+        except ConnectionClosed:
+            pass
+        finally:
+            driver.close()
 
 
 class Once:
