@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Tests at a time. More than two processors' worth: most of them wait for a real server.
+JOBS ?= 4
+
 # One shell a recipe; the first command that fails ends it.
 .ONESHELL:
 .SHELLFLAGS := -eu -c
@@ -29,7 +32,7 @@ binaries: $(STAMP) ## Install the other codex versions that the tests run on (wi
 # Without npm it runs on the versions that are there, and says at the end what it leaves out.
 test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
 	@$(BIN)/python -m tests.acceptance.binaries --try
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 compatibility: binaries ## Write docs/compatibility.md from a run on every version
 	@export CODEXDRV_REQUIRE_ALL_VERSIONS=1 CODEXDRV_RECORD_COMPATIBILITY=1
