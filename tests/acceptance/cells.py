@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from codexdrv.rules.lifecycle import Standing, is_settled
-from codexdrv.rules.ownership import Phase
+from codexdrv.rules.ownership import Fact, Phase
 from tests.acceptance.kit import Message, Said, ServerError, Truth
 from tests.acceptance.machine import Machine
 
@@ -57,7 +57,10 @@ class Cell:
             delivery: which one.
             busy: the turn that ran, if one did.
         """
-        found = self._machine.wait_for(delivery, _is_at_rest)
+        found = self._machine.wait_for(delivery, is_settled)
+        for fact in self._machine.story(delivery):
+            if fact.news.fact in _ON_THE_WAY:
+                self._note(delivery, f"{_ON_THE_WAY[fact.news.fact]} ({fact.news.reason})")
         order, rig = self._machine.order(delivery), self._machine.rig
         said = Said(delivery, order.text)
         seen = (
@@ -84,8 +87,7 @@ def write_table(table: dict[str, Message], path: Path) -> None:
     path.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _is_at_rest(found: Standing) -> bool:
-    return is_settled(found) or found.phase == "uncertain"
+_ON_THE_WAY = {Fact.IN_DOUBT: "uncertain", Fact.ABSENT: "proved absent"}
 
 
 def _describe(found: Standing, busy: str | None) -> str:
