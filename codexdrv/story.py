@@ -1,6 +1,8 @@
 """A delivery's story, fact by fact, in words: when, what, why, and who wrote it."""
 
+import json
 from datetime import UTC, datetime
+from typing import Any
 
 from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.journal.rows import RecordedFact
@@ -42,10 +44,44 @@ def tell_fact(fact: RecordedFact) -> str:
     return f"{said}: {news.why}" if news.why else said
 
 
+_FATES = {
+    "alive": "the server that it was sent to lives",
+    "gone": "the server that it was sent to is gone",
+    "host_restarted": "the host was restarted since it was sent",
+    "unknown": "nobody knows which server process it was sent to",
+}
+
+
+def tell_witness(text: str) -> str:
+    """Say what the witnesses said, as the evidence was written down with its fact."""
+    seen = json.loads(text)
+    record, history = seen["record"], seen["history"]
+    said = [
+        f"the record {_answer(record['is_readable'], record)}",
+        f"history {_answer(history['is_complete'], history)}",
+        f"the fence says {seen['fence'].replace('_', ' ')}",
+        _FATES[seen["fate"]],
+    ]
+    if seen["quiet_s"] is not None:
+        said.append(f"{seen['quiet_s']:.1f} s after a first look that was quiet, too")
+    return "; ".join(said)
+
+
+def _answer(can_say_no: bool, witness: dict[str, Any]) -> str:  # noqa: FBT001 - one of two words
+    times = len(witness["sightings"])
+    if times:
+        return "shows it" if times == 1 else f"shows it {times} times"
+    if witness.get("ghosts"):
+        return "has its text without its id"
+    return "says no" if can_say_no else "cannot say"
+
+
 def _tell_steps(fact: RecordedFact) -> list[tuple[int, str]]:
     """Say a fact, and before it the decisions that led to it."""
     trail = decode_dispatch(fact.news.dispatch).trail if fact.news.dispatch else ()
     steps = [(step.at_ms, f"decided to {step.action}: {step.why}") for step in trail]
+    if fact.news.witness is not None:
+        steps.append((fact.at_ms, f"asked: {tell_witness(fact.news.witness)}"))
     return [*steps, (fact.at_ms, tell_fact(fact))]
 
 

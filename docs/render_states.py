@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from codexdrv.rules import routing
+from codexdrv.rules.backoff import PARK_S, SETTLE_S
+from codexdrv.rules.evidence import OBSTACLES, OBSTACLES_WHILE_ALIVE
 from codexdrv.rules.lifecycle import WhenBusy
 from codexdrv.rules.ownership import FORCED, TERMINAL, TRANSITIONS, Fact, Phase, TooLate, duty
+from codexdrv.rules.reconciling import ABSENCES_MAX
 from codexdrv.rules.thread import Subscription
 
 
@@ -27,7 +30,7 @@ LATE = {(Phase.UNCERTAIN, Fact.HELD), (Phase.UNCERTAIN, Fact.REFUSED)}
 INTRODUCTION = """\
 # States
 
-Two tables decide what becomes of a message. Both are rendered from the code by
+Three tables decide what becomes of a message. They are rendered from the code by
 `python docs/render_states.py`; do not edit this page by hand.
 """
 
@@ -54,6 +57,30 @@ FOOTNOTES = """\
 - ² Too late: it has ended as the column says. Nothing is stored.
 - ³ Only if an operator forces it: what is on its way, or had ended, is sent.
 - ⁴ The late answer to the request that is still open. It is the best proof there is.
+"""
+
+EVIDENCE = """\
+## When is a message that is in doubt absent?
+
+Three witnesses are asked, the fence first: the *record* is the thread's rollout file, read from the
+size that the dispatch noted on; *history* is what the server lists, newest first, through the
+whole turn that was newest then; the *fence* is the server's own queue for the thread.
+
+Record or history that shows the message (our id, our text) proves that it is there. While the
+server that it was sent to lives and the fence finds a turn, it may still come. It is proved absent,
+and only then queued again, if both say no, nothing of the table below stands, and either the
+server that it was sent to is gone, or the fence was quiet in two looks, at least {settle_s:g} s
+apart on one connection, with both others asked after each. After {absences} proofs of absence it
+has failed (`swallowed`).
+
+Otherwise it stays in doubt with the first reason that stands, and is looked at again, for ever:
+often in the first minute, then once a minute, and at once when something moves or somebody rings.
+In doubt for {park_min:g} minutes while the thread is quiet, it is *parked*: the messages behind it
+go on without it (`hold_in_doubt = true` for a target keeps them).
+"""
+
+OBSTACLES_END = """\
+The last {count} do not stand in the way once the server that it was sent to is gone.
 """
 
 PHASES = """\
@@ -93,6 +120,9 @@ def render() -> str:
         FOOTNOTES,
         PHASES,
         _table(("phase", "what it says", "what is owed"), _phase_rows()),
+        EVIDENCE.format(settle_s=SETTLE_S, absences=ABSENCES_MAX, park_min=PARK_S / 60),
+        _table(("reason", "why it is not proved absent"), _obstacle_rows()),
+        OBSTACLES_END.format(count=len(OBSTACLES_WHILE_ALIVE)),
         budgets,
         _table(("", *situation, "action", "reason", "why"), _routing_rows()),
         "The words that do not speak for themselves:\n",
@@ -125,6 +155,13 @@ def _phase_rows() -> Iterator[list[str]]:
 
 def _phase(phase: Phase) -> str:
     return f"**{phase}**" if phase in TERMINAL else phase
+
+
+def _obstacle_rows() -> Iterator[list[str]]:
+    yield ["other_text", "the thread shows its id with another text"]
+    yield ["ghost", "the record has its text without an id, and not in the turn of its answer"]
+    for obstacle in (*OBSTACLES, *OBSTACLES_WHILE_ALIVE):
+        yield [obstacle.reason, obstacle.why]
 
 
 def _routing_rows() -> Iterator[list[str]]:

@@ -1,9 +1,13 @@
+import json
+
+import pytest
+
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
 from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, encode_dispatch
 from codexdrv.journal.rows import RecordedFact
 from codexdrv.rules.lifecycle import Delivery, News, Order, Outcome, Standing, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
-from codexdrv.story import tell_briefly, tell_story, utc
+from codexdrv.story import tell_briefly, tell_story, tell_witness, utc
 
 
 NOON_MS = 1_796_040_000_000
@@ -64,3 +68,46 @@ def test_the_whole_story_says_who_wrote_each_fact():
         "2026-11-30T12:01:01.000Z   +61.000 s  resolved surfaced: I saw it (a command)",
         "2026-11-30T12:01:02.500Z   +62.500 s  turn ended: completed (life 3, generation 7)",
     ]
+
+
+SEEN = {
+    "record": {"is_readable": True, "sightings": [], "ghosts": [], "is_noted": True},
+    "history": {"is_complete": True, "sightings": [], "has_anchor": True},
+    "fence": "quiet",
+    "fate": "alive",
+    "quiet_s": 2.04,
+    "is_sole_writer": True,
+    "can_save": True,
+    "answered_turn": None,
+}
+
+
+def test_what_the_witnesses_said_comes_before_what_it_proved():
+    news = News(Fact.ABSENT, "quiet", "nothing shows it", witness=json.dumps(SEEN))
+    assert tell_briefly(DELIVERY, [fact(news, 9)])[1:] == [
+        (
+            "  +0.009 s  asked: the record says no; history says no; the fence says quiet; the server"
+            " that it was sent to lives; 2.0 s after a first look that was quiet, too"
+        ),
+        "  +0.009 s  absent: nothing shows it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"is_readable": False}, "the record cannot say"),
+        ({"sightings": [[None, True]]}, "the record shows it"),
+        ({"sightings": [[None, True], [None, True]]}, "the record shows it 2 times"),
+        ({"ghosts": [None]}, "the record has its text without its id"),
+    ],
+)
+def test_each_answer_of_a_witness_has_its_words(changes, said):
+    seen = SEEN | {"record": SEEN["record"] | changes, "quiet_s": None}
+    assert tell_witness(json.dumps(seen)).startswith(f"{said}; history says no; ")
+
+
+def test_a_thread_that_is_not_loaded_and_a_host_that_was_restarted_are_told():
+    told = tell_witness(json.dumps(SEEN | {"fence": "not_loaded", "fate": "host_restarted"}))
+    assert "the fence says not loaded" in told
+    assert "the host was restarted since it was sent" in told

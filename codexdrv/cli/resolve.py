@@ -6,8 +6,10 @@ import json
 from codexdrv.cli.shapes import delivery_object, delivery_sentence, look_around
 from codexdrv.clock import now_ms
 from codexdrv.config import load_config
+from codexdrv.engine.record import RecordWatch
 from codexdrv.errors import BadInput, ExitCode, NotResolvable
 from codexdrv.ids import name_delivery
+from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.journal.journal import Journal
 from codexdrv.rules.lifecycle import OPERATOR, Delivery, News
 from codexdrv.rules.ownership import FORCED, TRANSITIONS, Fact, Phase
@@ -29,8 +31,8 @@ examples:
   codexdrv resolve 0199… --as failed --why "no longer wanted"
 
 surfaced: it is in the thread. absent: it is not, so it is sent again. failed:
-it is given up, and not sent. Nothing checks your word: look into the thread
-first.
+it is given up, and not sent. What the thread's record contradicts is refused,
+unless you --force it.
 """
 
 
@@ -45,7 +47,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="with --as absent: send what has failed, was cancelled or is on its way, after all",
+        help="against what the record says; with --as absent also what has failed, was cancelled"
+        " or is on its way",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -79,6 +82,11 @@ def _resolve(journal: Journal, found: Delivery, args: argparse.Namespace, why: s
         story = f"`codexdrv status {found.order.id} --explain` tells its story."
         hint = f"It can be resolved as {' or '.join(words)}." if words else story
         raise _refusal(found, args.word, hint)
+    if not args.force and (contradiction := _contradict(found, fact)):
+        raise NotResolvable(
+            f"{found.order.id} cannot be resolved as {args.word}: {contradiction}.",
+            hint="If you know better, add --force.",
+        )
     resolved = journal.resolve(
         found.order.id,
         News(fact, OPERATOR, why),
@@ -91,6 +99,21 @@ def _resolve(journal: Journal, found: Delivery, args: argparse.Namespace, why: s
             hint="Look at it again, then decide again.",
         )
     return resolved
+
+
+def _contradict(found: Delivery, fact: Fact) -> str | None:
+    """Say what the thread's record has against an operator's word; None: nothing, or no record."""
+    standing, order = found.standing, found.order
+    mark = decode_dispatch(standing.dispatch).mark if standing.dispatch else None
+    if mark is None or mark.path is None:
+        return None
+    record = RecordWatch(order.id, order.text, mark).read(mark.path)
+    shown = [each for each in record.sightings if each.is_equal]
+    if shown and fact is not Fact.RESOLVED_SURFACED:
+        return f"the thread's record shows it in turn {shown[0].turn or '(not named)'}"
+    if record.is_readable and not (shown or record.ghosts) and fact is Fact.RESOLVED_SURFACED:
+        return "the thread's record does not show it"
+    return None
 
 
 def _check_why(why: str) -> str:

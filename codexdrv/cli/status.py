@@ -111,6 +111,7 @@ def _fact_object(fact: RecordedFact) -> dict[str, Any]:
         "outcome": news.outcome,
         "attempt": news.attempt,
         "dispatch": json.loads(news.dispatch) if news.dispatch else None,
+        "witness": json.loads(news.witness) if news.witness else None,
         "life": fact.life,
         "generation": fact.generation,
     }

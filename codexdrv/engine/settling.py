@@ -123,6 +123,7 @@ class Settling:
                 for message in page.messages
             )
         if is_shown:
+            self._records.pop(order.id, None)
             await self._ledger.record(
                 order.id, News(Fact.STORED, why="it was read back from the thread's record")
             )

@@ -1,12 +1,17 @@
 """`resolve`: an operator's word, where the ownership table takes one."""
 
+import json
 from itertools import product
 
 import pytest
 
 from codexdrv.cli.resolve import STATES, WORDS
-from codexdrv.rules.ownership import FORCED, TRANSITIONS, Phase
-from tests.fakes.orders import admit_in, make_order
+from codexdrv.journal.dispatch import Mark, encode_dispatch
+from codexdrv.journal.journal import Writer
+from codexdrv.rules.lifecycle import News
+from codexdrv.rules.ownership import FORCED, TRANSITIONS, Fact, Phase
+from tests.engine.kit import DISPATCH
+from tests.fakes.orders import NOW_MS, admit_in, make_order
 
 
 CELLS = list(product(Phase, WORDS, [False, True]))
@@ -131,3 +136,54 @@ def test_two_operators_cannot_both_decide_on_the_same_sight(desk):
         assert journal.delivery(make_order().id).standing.revision == found.standing.revision + 1
     assert resolve(desk, "surfaced").code == 1
     assert resolve(desk, "failed").code == 0
+
+
+@pytest.fixture
+def sent(desk, tmp_path):
+    """A delivery in doubt, and the record that its dispatch noted; return how to write there."""
+    record = tmp_path / "rollout-2027-01-15T08-00-00-t.jsonl"
+    record.write_text('{"type":"session_meta"}\n')
+    mark = Mark(None, str(record), record.stat().st_size)
+    dispatch = encode_dispatch(DISPATCH._replace(mark=mark))
+    with desk.journal() as journal:
+        journal.admit(make_order())
+        writer = Writer(journal.begin_life((1, None, None), "test", now_ms=NOW_MS), 1)
+        for news in (
+            News(Fact.DISPATCHED, "start", attempt=1, dispatch=dispatch),
+            News(Fact.IN_DOUBT, "link_lost", "the link was lost"),
+        ):
+            journal.record(make_order().id, news, writer=writer, now_ms=NOW_MS)
+
+    def write(text):
+        payload = {"type": "user_message", "client_id": "m1", "message": text}
+        with record.open("a") as file:
+            file.write(json.dumps({"type": "event_msg", "payload": payload}) + "\n")
+
+    return write
+
+
+@pytest.mark.parametrize("word", ["absent", "failed"])
+def test_what_the_record_shows_is_not_said_to_be_missing_unless_forced(desk, sent, word):
+    sent(make_order().text)
+    ran = resolve(desk, word)
+    assert ran.code == 1
+    assert "the thread's record shows it" in ran.sentence
+    assert "add --force" in ran.err
+    assert resolve(desk, "surfaced").code == 0
+
+
+def test_what_the_record_lacks_is_not_said_to_be_there_unless_forced(desk, sent):
+    ran = resolve(desk, "surfaced")
+    assert ran.code == 1
+    assert "the thread's record does not show it" in ran.sentence
+    assert resolve(desk, "surfaced", "--force").code == 0
+
+
+def test_another_text_under_its_id_contradicts_nobody(desk, sent):
+    sent("another text")
+    assert resolve(desk, "absent").code == 0
+
+
+def test_a_record_that_cannot_be_read_contradicts_nobody(desk, sent, tmp_path):
+    (tmp_path / "rollout-2027-01-15T08-00-00-t.jsonl").unlink()
+    assert resolve(desk, "surfaced").code == 0

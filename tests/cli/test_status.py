@@ -319,6 +319,7 @@ def test_a_story_is_a_list_of_facts(eventful):
         "outcome": "completed",
         "attempt": None,
         "dispatch": None,
+        "witness": None,
         "life": 1,
         "generation": 2,
     }
