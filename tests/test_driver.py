@@ -23,7 +23,7 @@ from tests.fakes.orders import make_order
 from tests.fakes.server import FakeServer, Reply
 
 
-LIMITS = Limits(poll_s=60.0, echo_s=0.2, linger_s=60.0, drain_s=0.5)
+LIMITS = Limits(poll_s=60.0, echo_s=0.2, linger_s=60.0)
 WAIT_S = 5.0
 LOOK_S = 0.005
 
@@ -298,6 +298,31 @@ async def test_draining_waits_no_longer_for_turns_than_asked(rig):
             await rig.driver.drain(answers_s=WAIT_S, turns_s=0.05)
 
 
+async def test_a_turn_of_which_nobody_knows_any_more_is_not_waited_for(rig):
+    thread = rig.server.add_thread()
+    thread.holds_turns = True
+    rig.admit(thread)
+    async with rig.listening(), rig.driving(), anyio.create_task_group() as tasks:
+        await until(lambda: rig.standing().stored)
+        tasks.start_soon(partial(rig.driver.drain, answers_s=WAIT_S, turns_s=WAIT_S))
+        await anyio.sleep(LOOK_S)
+        # Its end was among what was dropped; nobody is told that it is not known any more.
+        thread.is_mute = True
+        rig.server.finish(thread)
+        rig.driver._lanes.hear_gap()
+
+
+async def test_what_was_just_sent_is_waited_for_like_a_turn(rig):
+    rig.admit(rig.server.add_thread())
+    rig.server.twist("turn/start", reply=Reply.LATE)
+    async with rig.listening(), rig.driving(), anyio.create_task_group() as tasks:
+        await until(lambda: rig.server.sent("turn/start") != [])
+        tasks.start_soon(partial(rig.driver.drain, answers_s=WAIT_S, turns_s=WAIT_S))
+        await anyio.sleep(LOOK_S)
+        rig.server.release()
+    assert rig.standing().phase is Phase.SURFACED
+
+
 async def test_it_says_when_there_was_no_server_at_all(rig):
     assert not rig.driver.is_without_server
     async with rig.driving():
@@ -398,6 +423,8 @@ async def test_what_is_queued_expires_without_a_server(tmp_path):
 
 
 async def test_the_end_does_not_wait_for_a_journal_that_cannot_be_written(rig):
+    limits = LIMITS._replace(drain_s=0.5)
+    rig.driver._config = rig.config._replace(limits=limits)
     rig.admit(rig.server.add_thread())
     rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)
     async with rig.listening():

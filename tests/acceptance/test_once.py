@@ -106,3 +106,16 @@ def test_a_timeout_without_once_is_a_usage_error(machine: Machine):
     done = machine.run("supervise", "--timeout", "5")
     assert done.code == 2
     assert "--timeout is for --once" in done.err
+
+
+@pytest.mark.one_version
+def test_a_server_of_another_home_is_no_server(rig: Rig, machine: Machine):
+    thread = used_thread(rig, rig.truth())
+    machine.deliver("m1", thread, "hello")
+    other = rig.root / "other"
+    other.mkdir()
+    text = machine.config.read_text().replace(str(rig.home), str(other))
+    machine.config.write_text(text)
+    done = machine.run("supervise", "--once", "--timeout", "none")
+    assert done.code == 3
+    assert f"serves {rig.home}, not {other}" in done.err

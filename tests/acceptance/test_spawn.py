@@ -244,3 +244,15 @@ def test_the_wrapper_of_npm_is_not_what_runs(rig: Rig, machine: Machine, version
     machine.wait_for_outcome("m1")
     assert machine.stop() == 0
     assert is_gone(server)
+
+
+@LISTEN
+def test_a_message_that_was_just_sent_has_its_turn_before_we_stop(
+    rig: Rig, machine: Machine, thread: str, listen: str
+):
+    start(machine, listen=listen)
+    machine.deliver("m1", thread, "hello")
+    machine.wait_for("m1", lambda found: found.attempts == 1)
+    assert machine.stop() == 0
+    assert machine.standing("m1").outcome == "completed"
+    assert recorded(rig, thread) == [FIRST, Said("m1", "hello")]

@@ -10,7 +10,7 @@ import pytest
 
 from codexdrv.binary import Binary
 from codexdrv.config import Listen, Server, Spawn
-from codexdrv.errors import LinkLost, NoServer, ServerEnded, UnsafeSocket
+from codexdrv.errors import LinkLost, NoCodex, NoServer, ServerEnded, UnsafeSocket
 from codexdrv.transport.peer import identify, is_gone
 from supervisor.spawning import OwnServer, connecting
 from tests.engine.kit import until
@@ -198,3 +198,51 @@ async def test_a_server_of_somebody_else_is_connected_to_and_left_alone(tmp_path
         server = Server(path, str(tmp_path))
         async with connecting(server) as connect, connect() as connection:
             assert connection.pid == os.getpid()
+
+
+IGNORES_TERM = """
+import signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+async def test_a_stop_that_was_cancelled_is_made_good_by_the_next_one(make):
+    server = make(IGNORES_TERM, Listen.STDIO)
+    own = OwnServer(server, server.spawn._replace(stop_grace_s=0.05), find)
+    heard = []
+    async with own.connect() as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.channel.run, heard.append)
+        await until(lambda: heard == [b"ready"])
+        process = connection.peer
+        tasks.cancel_scope.cancel()
+    with anyio.move_on_after(0.01):
+        await own.stop()
+    assert not is_gone(process)
+    await own.stop()
+    assert is_gone(process)
+
+
+async def test_an_upgrade_that_moved_the_executable_is_followed(make, tmp_path):
+    server = make(LISTENS)
+    places = [server.codex]
+
+    def find_now(_named, _search_path):
+        if not os.path.exists(places[-1]):
+            raise NoCodex("There is no codex now.", hint="Install it.")
+        return Binary(places[-1], "PATH", None)
+
+    async with connecting(server, find=find_now) as connect:
+        async with connect() as connection:
+            first = identify(connection.pid)
+        os.rename(places[0], tmp_path / "codex-2")
+        os.kill(first.pid, signal.SIGKILL)
+        await until(lambda: is_gone(first))
+        with pytest.raises(NoServer, match="no codex now"):
+            async with connect():
+                pass
+        places.append(str(tmp_path / "codex-2"))
+        async with connect() as connection:
+            assert identify(connection.pid) != first

@@ -288,3 +288,23 @@ async def test_a_parent_that_is_killed_takes_it_along_kindly(tmp_path):
         parent.wait()
         await until_gone(child)
     assert mark.exists()
+
+
+UNDER_NO_CHILD_SIGNALS = """
+import signal, sys, time
+sys.path.insert(0, {checkout!r})
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from codexdrv.transport.child import Child
+child = Child(("/bin/true",), environment={{}}, directory="/", on_stderr=print)
+while not child.has_ended():
+    time.sleep(0.005)
+print(child.has_ended())
+"""
+
+
+def test_where_nobody_is_told_of_children_its_end_is_seen_all_the_same():
+    program = UNDER_NO_CHILD_SIGNALS.format(checkout=str(CHECKOUT))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=10, check=False
+    )
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
