@@ -372,6 +372,8 @@ async def test_what_an_earlier_life_left_on_its_way_is_in_doubt_without_a_server
 
 
 async def test_a_note_keeps_the_generation_that_it_came_from(rig):
+    limits = LIMITS._replace(drain_s=0.5)
+    rig.driver._config = rig.config._replace(limits=limits)
     thread = rig.server.add_thread()
     thread.holds_turns = True
     rig.admit(thread)

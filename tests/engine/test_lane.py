@@ -533,7 +533,6 @@ async def test_what_cannot_be_read_back_does_not_keep_the_next_message_back(benc
     bench.admit("m1", thread=thread)
     async with bench.connected() as generation, bench.serving(generation, thread) as lane:
         await until_settled(bench, "m1")
-        await pass_time()
         bench.journal._database.execute("UPDATE deliveries SET stored = 0 WHERE id = 'm1'")
         thread.path.unlink()
         for _ in range(50):
