@@ -132,12 +132,14 @@ class Reconciliation:
         fence = await self._ask_fence()
         answered_at = anyio.current_time()
         path, host = watch.path, self._surroundings
-        record, fate, is_sole, has_room = await self._ledger.ask(
+        # The host before the record: a server that is gone now has written its last word by now,
+        # and one that is seen gone only afterwards may have written it in between.
+        fate, is_sole, has_room, record = await self._ledger.ask(
             lambda _: (
-                look.record.read(path),
                 host.fate_of(look.dispatch.peer),
                 path is None or host.is_sole_writer(path, watch.thread, watch.session.peer),
                 path is None or host.has_room(path),
+                look.record.read(path),
             )
         )
         seen = Testimony(

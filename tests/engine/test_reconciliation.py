@@ -824,3 +824,17 @@ async def test_what_the_witnesses_said_is_kept_with_the_reason_of_a_doubt(bench,
     said = witness(bench)
     assert said["record"]["sightings"] == []
     assert said["history"]["sightings"] == [[turn.id, False]]
+
+
+async def test_the_last_word_of_a_server_that_ends_while_we_look_is_heard(bench, thread):
+    """Who is seen gone after the record was read may have written in between."""
+    await doubt(bench, thread)
+
+    def end_with_a_last_word(_):
+        put_unheard(bench, thread, in_history=False)
+        return Fate.GONE
+
+    bench.surroundings = bench.surroundings._replace(fate_of=end_with_a_last_word)
+    async with reconciling(bench, thread) as desk:
+        await desk.look()
+    assert bench.story() == [*DOUBTED, "surfaced surfaced", "stored"]
