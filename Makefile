@@ -12,7 +12,7 @@ JOBS ?= 4
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv binaries test compatibility record states lint types demo wheel-test check clean
+.PHONY: help venv binaries test soak compatibility record states lint types demo wheel-test check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ binaries: $(STAMP) ## Install the other codex versions that the tests run on (wi
 test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
 	@$(BIN)/python -m tests.acceptance.binaries --try
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+soak: $(STAMP) ## Run 10,000 worlds of the simulator, and every pair of steps (SEEDS=N START=N)
+	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),10000) --start $(or $(START),0) --pairs
 
 compatibility: binaries ## Write docs/compatibility.md from a run on every version
 	@export CODEXDRV_REQUIRE_ALL_VERSIONS=1 CODEXDRV_RECORD_COMPATIBILITY=1

@@ -16,7 +16,9 @@ _STREAM_ERRORS = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedReso
 class Connection:
     """One client, without I/O."""
 
-    def __init__(self):
+    def __init__(self, number=0):
+        #: In the order of connecting; whoever tells several of them does so by it.
+        self.number = number
         self.is_greeted = False
         self.is_dropped = False
         self._outbox = deque()
@@ -30,6 +32,10 @@ class Connection:
     def drop(self):
         self.is_dropped = True
         self.wake()
+
+    def forget(self):
+        """Lose what was not sent yet, as a process that is killed does."""
+        self._outbox.clear()
 
     def wake(self):
         self._changed.set()

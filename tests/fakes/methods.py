@@ -8,10 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from codexdrv.errors import Refused
-from tests.fakes.threads import FakeTurn, Kind, user_message
+from tests.fakes.threads import FakeTurn, Kind, mint, user_message
 
 
 Outcome = tuple[Any, Callable[[], None]]
+
+
+class NeverAnswered(Exception):
+    """The real server never answers this."""
 
 
 def nothing() -> None:
@@ -25,7 +29,8 @@ def read_thread(server, connection, params) -> Outcome:
     if not params["includeTurns"]:
         return {"thread": thread.shape()}, nothing
     _require_turns(thread)
-    return {"thread": thread.shape([turn.shape("full") for turn in thread.turns])}, nothing
+    turns = [turn.shape("full", thread.unseen) for turn in thread.turns]
+    return {"thread": thread.shape(turns)}, nothing
 
 
 def resume_thread(server, connection, params) -> Outcome:
@@ -42,6 +47,7 @@ def resume_thread(server, connection, params) -> Outcome:
     if thread.is_held_elsewhere:
         raise Refused(-32600, f"thread {identity} already has an active writer")
     thread.is_loaded = True
+    thread.unseen = set()
     thread.subscribers.add(connection)
     return {"thread": thread.shape(), "model": "scripted"}, nothing
 
@@ -56,9 +62,14 @@ def unsubscribe(server, connection, params) -> Outcome:
 
 def list_items(server, connection, params) -> Outcome:
     thread = server.threads.get(params["threadId"])
-    if thread is None or thread.is_ephemeral or not thread.turns:
+    if thread is None or thread.is_ephemeral or thread.is_legacy or not thread.turns:
         raise Refused(-32601, "thread/items/list is not supported yet")
-    return {"data": list(thread.rows())[: params["limit"]], "nextCursor": None}, nothing
+    rows = list(thread.rows())
+    # Counted from the oldest, so that what is new does not move it.
+    start = len(rows) - int(params.get("cursor") or len(rows))
+    end = start + params["limit"]
+    cursor = str(len(rows) - end) if end < len(rows) else None
+    return {"data": rows[start:end], "nextCursor": cursor}, nothing
 
 
 def list_turns(server, connection, params) -> Outcome:
@@ -73,7 +84,8 @@ def list_turns(server, connection, params) -> Outcome:
         )
     start = int(params.get("cursor") or 0)
     end = start + params["limit"]
-    turns = [turn.shape(params["itemsView"]) for turn in thread.turns[::-1][start:end]]
+    view = params["itemsView"]
+    turns = [turn.shape(view, thread.unseen) for turn in thread.turns[::-1][start:end]]
     cursor = str(end) if end < len(thread.turns) else None
     return {"data": turns, "nextCursor": cursor}, nothing
 
@@ -84,15 +96,19 @@ def start_turn(server, connection, params) -> Outcome:
     text, client_id = _text(params), params.get("clientUserMessageId")
     if running is None:
         answer = {"turn": turn.shape()}
-        return answer, lambda: server.begin(thread, text, client_id=client_id, turn=turn)
+        return answer, lambda: server.take_start(thread, text, client_id=client_id, turn=turn)
+    if running.kind is not Kind.REGULAR and server.is_old:
+        # Answered, then dropped without a word (WIRE-FACTS, "Turns").
+        return {"turn": turn.shape()}, nothing
     if running.kind is not Kind.REGULAR:
         kind = running.kind.capitalize()
         raise Refused(
             -32603,
             f"failed to submit turn input: ActiveTurnNotSteerable {{ turn_kind: {kind} }}",
         )
-    answer = {"turn": running.shape()}
-    return answer, lambda: server.put(thread, running, user_message(client_id, text))
+    # A phantom on 0.144.5: the text goes into the running turn all the same.
+    answer = {"turn": running.shape() | ({"id": mint()} if server.is_old else {})}
+    return answer, lambda: server.take_burst(thread, running, user_message(client_id, text))
 
 
 def steer_turn(server, connection, params) -> Outcome:
@@ -110,17 +126,14 @@ def steer_turn(server, connection, params) -> Outcome:
         raise Refused(-32600, "input must not be empty")
     item = user_message(params.get("clientUserMessageId"), _text(params))
 
-    def follow():
-        turn.steers.append(item)
-        if not thread.holds_steers:
-            server.take_steers(thread)
-
-    return {"turnId": turn.id}, follow
+    return {"turnId": turn.id}, lambda: server.take_steer(thread, turn, item)
 
 
 def interrupt_turn(server, connection, params) -> Outcome:
     thread = _loaded(server, params)
     turn, wanted = thread.running, params["turnId"]
+    if turn is None and server.is_old:
+        raise NeverAnswered
     if turn is None:
         raise Refused(-32600, "no active turn to interrupt")
     if turn.id != wanted:

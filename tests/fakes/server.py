@@ -7,6 +7,7 @@ later, a test lets happen with the methods of `FakeServer`.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,8 @@ from typing import NamedTuple
 from codexdrv.errors import Refused
 from codexdrv.wire.message import Notification, Refusal, Request, Response, decode
 from tests.fakes.connection import Connection
-from tests.fakes.methods import METHODS, nothing
-from tests.fakes.threads import FakeThread, FakeTurn, Kind, mint, user_message
+from tests.fakes.methods import METHODS, NeverAnswered, nothing
+from tests.fakes.threads import FakeThread, FakeTurn, Kind, mint, text_of, user_message
 
 
 OVERLOADED = Refused(-32001, "Server overloaded; retry later.")
@@ -27,6 +28,7 @@ TOO_LARGE = Refused(
 )
 NOT_SUPPORTED = Refused(-32601, "list_turns is not supported yet")
 UNHEARD_OF = Refused(-32603, "the sky is falling")
+UNSAVED = "Failed to save the conversation transcript; Codex will continue retrying"
 
 
 class Reply(StrEnum):
@@ -41,6 +43,21 @@ class Drop(StrEnum):
 
     BEFORE = "before"
     AFTER = "after"
+
+
+class Stage(StrEnum):
+    """How far an input is on its way into a turn; the server can be killed at each."""
+
+    #: Behind `item/started`; nothing is written.
+    STARTED = "started"
+    #: Between the two lines of the record.
+    HALF = "half"
+    #: Both lines are written, and nobody is told.
+    WRITTEN = "written"
+
+
+class ServerDied(Exception):
+    """The server was killed in the middle of what it did."""
 
 
 class Twist(NamedTuple):
@@ -61,6 +78,8 @@ class FakeServer:
     def __init__(self, home: Path):
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
+        #: Where new threads have their records.
+        self.sessions = home
         self.threads: dict[str, FakeThread] = {}
         self.connections: set[Connection] = set()
         #: Every request that came, in order.
@@ -69,6 +88,19 @@ class FakeServer:
         self.on_request: Callable[[Request], None] = lambda _: None
         #: By method: called once, right behind the next answer and all that follows it.
         self.on_follow: dict[str, Callable[[], object]] = {}
+        #: Called when the model is shown an input: thread, client id, text.
+        self.on_shown: Callable[[FakeThread, str | None, str], None] = lambda *_: None
+        #: Called when a kill has taken a turn out of a thread's history.
+        self.on_shortened: Callable[[FakeThread], None] = lambda _: None
+        #: Called when a kill cuts an input short: stage, thread, text.
+        self.on_cut: Callable[[Stage, FakeThread, str], None] = lambda *_: None
+        #: Called when a kill has made the server forget an input that was never written.
+        self.on_forgotten: Callable[[FakeThread, str | None], None] = lambda *_: None
+        #: As 0.144.5, where it differs.
+        self.is_old = False
+        #: It is killed the next time that an input gets so far.
+        self.dies_at: Stage | None = None
+        self._met = 0
         self._twists: dict[str, deque[Twist]] = {}
         self._held: list[Callable[[], None]] = []
 
@@ -76,7 +108,7 @@ class FakeServer:
 
     def add_thread(self, *, is_used=True, **flags) -> FakeThread:
         identity = mint()
-        thread = FakeThread(identity, self.home / f"rollout-{identity}.jsonl", **flags)
+        thread = FakeThread(identity, self.sessions / f"rollout-{identity}.jsonl", **flags)
         self.threads[identity] = thread
         if is_used:
             turn = FakeTurn(status="completed", items=[user_message(None, "hello")])
@@ -109,6 +141,20 @@ class FakeServer:
     def fences(self) -> int:
         return sum(request.params.get("input") == [] for request in self.requests)
 
+    def take_start(self, thread, text, *, client_id, turn) -> None:
+        """Follow a `turn/start` that found the thread quiet."""
+        self.begin(thread, text, client_id=client_id, turn=turn)
+
+    def take_burst(self, thread, turn, item) -> None:
+        """Follow a `turn/start` that found a turn running: its text goes there."""
+        self.put(thread, turn, item)
+
+    def take_steer(self, thread, turn, item) -> None:
+        """Follow a `turn/steer`."""
+        turn.steers.append(item)
+        if not thread.holds_steers:
+            self.take_steers(thread)
+
     def begin(self, thread, text="hello", *, client_id=None, turn=None) -> FakeTurn:
         """Start a turn, as any client may."""
         turn = turn or FakeTurn()
@@ -126,7 +172,9 @@ class FakeServer:
         thread.turns.append(turn)
         self.tell_status(thread)
         self.tell(thread, "turn/started", turn=turn.shape())
-        self.tell_item(thread, turn, "item/started", {"type": "contextCompaction", "id": mint()})
+        item = {"type": "contextCompaction", "id": mint()}
+        turn.items.append(item)
+        self.tell_item(thread, turn, "item/started", item)
         return turn
 
     def review(self, thread) -> FakeTurn:
@@ -143,9 +191,24 @@ class FakeServer:
     def put(self, thread, turn, item) -> None:
         """Put a user message into a turn: told, recorded, in history."""
         self.tell_item(thread, turn, "item/started", item)
-        thread.record(turn, item)
+        self._pass(Stage.STARTED, thread, item)
+        self.on_shown(thread, item["clientId"], text_of(item))
+        thread.record_input(turn, item)
+        self._pass(Stage.HALF, thread, item)
+        thread.record_event(turn, item)
         turn.items.append(item)
+        self._pass(Stage.WRITTEN, thread, item)
         self.tell_item(thread, turn, "item/completed", item)
+        if not thread.writes_record:
+            # WIRE-FACTS, "`item/completed` is not storage either".
+            self.tell(thread, "warning", message=UNSAVED)
+
+    def _pass(self, stage: Stage, thread, item) -> None:
+        if self.dies_at is stage:
+            self.dies_at = None
+            self.on_cut(stage, thread, text_of(item))
+            self.die()
+            raise ServerDied
 
     def take_steers(self, thread) -> None:
         """Let the steers that wait become items of the running turn."""
@@ -158,7 +221,9 @@ class FakeServer:
         """End the running turn."""
         turn = thread.running
         turn.status = status
-        if turn.kind is Kind.REGULAR and status == "completed":
+        if turn.kind is Kind.COMPACT:
+            thread.record_compaction()
+        if turn.kind is Kind.REGULAR and status == "completed" and turn.items:
             item = {"type": "agentMessage", "id": mint(), "text": "echo"}
             turn.items.append(item)
             self.tell_item(thread, turn, "item/completed", item)
@@ -173,12 +238,13 @@ class FakeServer:
 
     def tell(self, thread, method, **params) -> None:
         """Notify the subscribers of a thread."""
-        for connection in () if thread.is_mute else thread.subscribers:
+        told = () if thread.is_mute else thread.subscribers
+        for connection in sorted(told, key=_number):
             connection.send(Notification(method, {"threadId": thread.id} | params))
 
     def drop_all(self) -> None:
         """Close every connection; what is on its way is still sent."""
-        for connection in list(self.connections):
+        for connection in sorted(self.connections, key=_number):
             self.drop(connection)
 
     def die(self) -> None:
@@ -186,13 +252,26 @@ class FakeServer:
         self.drop_all()
         for thread in self.threads.values():
             thread.is_loaded = False
+            for turn, item in thread.unsaved:
+                turn.items = [kept for kept in turn.items if kept is not item]
+                self.on_forgotten(thread, item["clientId"])
+            thread.unsaved.clear()
             if thread.running:
+                thread.running.steers.clear()
                 thread.running.status = "interrupted"
+            # Of a turn that only the queue knew, nothing was written.
+            kept = [turn for turn in thread.turns if not turn.is_hidden]
+            if len(kept) < len(thread.turns):
+                self.on_shortened(thread)
+            thread.turns = kept
+            if thread.lags_cold and thread.turns:
+                thread.unseen = {item["id"] for item in thread.turns[-1].items}
 
     # What a connection does.
 
     def connect(self) -> Connection:
-        connection = Connection()
+        self._met += 1
+        connection = Connection(self._met)
         self.connections.add(connection)
         return connection
 
@@ -201,6 +280,11 @@ class FakeServer:
         request = decode(frame)
         if not isinstance(request, Request) or connection.is_dropped:
             return
+        with suppress(ServerDied):
+            self.take(connection, request)
+
+    def take(self, connection: Connection, request: Request) -> None:
+        """Carry a request out and answer it."""
         self.requests.append(request)
         self.on_request(request)
         twists = self._twists.get(request.method)
@@ -223,10 +307,14 @@ class FakeServer:
         except Refused as refused:
             refusal = Refusal(request.id, refused.rpc_code, refused.message, refused.data)
             return refusal, nothing
+        except NeverAnswered:
+            return None, nothing
         return Response(request.id, twist.result or result), follow
 
     def _reply(self, connection, answer, reply):
         match reply:
+            case _ if answer is None:
+                pass
             case Reply.NOW:
                 connection.send(answer)
             case Reply.LATE:
@@ -249,7 +337,9 @@ class FakeServer:
         if connection.is_greeted:
             raise Refused(-32600, "Already initialized")
         connection.is_greeted = True
-        return {"userAgent": "codexdrv/0.171.0 (fake)", "codexHome": str(self.home)}, nothing
+        version = "0.144.5" if self.is_old else "0.171.0"
+        agent = f"codexdrv/{version} (fake)"
+        return {"userAgent": agent, "codexHome": str(self.home)}, nothing
 
     def drop(self, connection) -> None:
         connection.drop()
@@ -259,8 +349,12 @@ class FakeServer:
 
     def tell_status(self, thread) -> None:
         params = {"threadId": thread.id, "status": thread.status}
-        for connection in self.connections:
+        for connection in sorted(self.connections, key=_number):
             connection.send(Notification("thread/status/changed", params))
 
     def tell_item(self, thread, turn, method, item) -> None:
         self.tell(thread, method, turnId=turn.id, item=item)
+
+
+def _number(connection: Connection) -> int:
+    return connection.number

@@ -100,12 +100,25 @@ class MemoryByteStream(ByteStream):
         await anyio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
+        self.cut()
+        await anyio.lowlevel.checkpoint()
+
+    def cut(self) -> None:
+        """Close without a pause, as the kernel does for a process that is killed."""
         self._is_closed = True
         self._outbox.is_ended = True
         self._inbox.is_broken = True
         self._outbox.notify()
         self._inbox.notify()
-        await anyio.lowlevel.checkpoint()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
+    def unread(self) -> bytes:
+        """What went out and the other end has not received."""
+        return bytes(self._outbox.bytes)
 
 
 def open_pair(capacity: int = CAPACITY_BYTES) -> tuple[MemoryByteStream, MemoryByteStream]:
