@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import anyio
 
@@ -19,7 +19,7 @@ from codexdrv.inquiry import Inquiry, Opinion
 from codexdrv.journal.journal import Journal
 from codexdrv.logs import configure_logs
 from codexdrv.rules.lifecycle import Delivery
-from codexdrv.rules.ownership import Phase
+from codexdrv.rules.ownership import Fact, Phase
 from supervisor.errand import server_to_ask, settle
 from supervisor.spawning import connecting
 
@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> ExitCode:
         if doubtful:
             _settle(config, journal, doubtful, scene, timeout_s=args.timeout)
         after = [journal.delivery(found.order.id) for found in wanted]
-        return _tell(after, look_around(config, journal), as_json=args.json)
+        absences = {found.order.id: _absence(journal, found) for found in after}
+        return _tell(after, absences, look_around(config, journal), as_json=args.json)
 
 
 def _choose(config: Config, journal: Journal, args: argparse.Namespace) -> list[Delivery]:
@@ -173,10 +174,22 @@ def _tell_opinions(opinions: list[Opinion], *, as_json: bool) -> ExitCode:
     return ExitCode.OK if is_done else ExitCode.IN_DOUBT
 
 
-def _tell(after: list[Delivery], scene: Scene, *, as_json: bool) -> ExitCode:
+def _absence(journal: Journal, found: Delivery) -> str | None:
+    """Say why it was proved absent, if that is the last thing that is known of it."""
+    if found.standing.phase is not Phase.QUEUED:
+        return None
+    last = journal.story(found.order.id)[-1:]
+    return next((fact.news.why for fact in last if fact.news.fact is Fact.ABSENT), None)
+
+
+def _tell(
+    after: list[Delivery], absences: Mapping[DeliveryId, str | None], scene: Scene, *, as_json: bool
+) -> ExitCode:
     for found in after:
         if as_json:
             print(json.dumps(delivery_object(found, scene)))
+        elif why := absences[found.order.id]:
+            print(f"{found.order.id} is queued again, for it was proved absent: {why}.")
         else:
             print(delivery_sentence(found, scene))
     if not after and not as_json:
