@@ -12,7 +12,7 @@ JOBS ?= 4
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv binaries test soak compatibility record states lint types demo wheel-test check clean
+.PHONY: help venv binaries test torture soak compatibility record states lint types demo wheel-test check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,10 @@ binaries: $(STAMP) ## Install the other codex versions that the tests run on (wi
 test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
 	@$(BIN)/python -m tests.acceptance.binaries --try
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+torture: binaries ## Torture every version: kills, cuts, locks, full disks (DELIVERIES=1000 SEED=1)
+	$(BIN)/python -m tests.torture --deliveries $(or $(DELIVERIES),1000) --seed $(or $(SEED),1) $(ARGS)
+	$(BIN)/python -m tests.torture scenes
 
 soak: $(STAMP) ## Run 10,000 worlds of the simulator, and every pair of steps (SEEDS=N START=N)
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),10000) --start $(or $(START),0) --pairs

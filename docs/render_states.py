@@ -16,7 +16,7 @@ from codexdrv.rules.backoff import PARK_S, SETTLE_S
 from codexdrv.rules.evidence import OBSTACLES, OBSTACLES_WHILE_ALIVE
 from codexdrv.rules.lifecycle import WhenBusy
 from codexdrv.rules.ownership import FORCED, TERMINAL, TRANSITIONS, Fact, Phase, TooLate, duty
-from codexdrv.rules.reconciling import ABSENCES_MAX
+from codexdrv.rules.reconciling import ABSENCES_MAX, LOSSES_MAX
 from codexdrv.rules.thread import Subscription
 
 
@@ -70,8 +70,8 @@ Record or history that shows the message (our id, our text) proves that it is th
 server that it was sent to lives and the fence finds a turn, it may still come. It is proved absent,
 and only then queued again, if both say no, nothing of the table below stands, and either the
 server that it was sent to is gone, or the fence was quiet in two looks, at least {settle_s:g} s
-apart on one connection, with both others asked after each. After {absences} proofs of absence it
-has failed (`swallowed`).
+apart on one connection, with both others asked after each. Taken and vanished {absences} times, it
+has failed (`swallowed`); so has what was lost {losses} times with its connection or server (`lost`).
 
 Otherwise it stays in doubt with the first reason that stands, and is looked at again, for ever:
 often in the first minute, then once a minute, and at once when something moves or somebody rings.
@@ -120,7 +120,12 @@ def render() -> str:
         FOOTNOTES,
         PHASES,
         _table(("phase", "what it says", "what is owed"), _phase_rows()),
-        EVIDENCE.format(settle_s=SETTLE_S, absences=ABSENCES_MAX, park_min=PARK_S / 60),
+        EVIDENCE.format(
+            settle_s=SETTLE_S,
+            absences=ABSENCES_MAX,
+            losses=LOSSES_MAX,
+            park_min=PARK_S / 60,
+        ),
         _table(("reason", "why it is not proved absent"), _obstacle_rows()),
         OBSTACLES_END.format(count=len(OBSTACLES_WHILE_ALIVE)),
         budgets,

@@ -11,6 +11,7 @@ from codexdrv.errors import BadInput, ExitCode, NotResolvable
 from codexdrv.ids import name_delivery
 from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.journal.journal import Journal
+from codexdrv.rules.evidence import BUSY
 from codexdrv.rules.lifecycle import OPERATOR, Delivery, News
 from codexdrv.rules.ownership import FORCED, TRANSITIONS, Fact, Phase
 
@@ -104,6 +105,8 @@ def _resolve(journal: Journal, found: Delivery, args: argparse.Namespace, why: s
 def _contradict(found: Delivery, fact: Fact) -> str | None:
     """Say what the thread's record has against an operator's word; None: nothing, or no record."""
     standing, order = found.standing, found.order
+    if standing.reason == BUSY.reason and fact is not Fact.RESOLVED_SURFACED:
+        return BUSY.why
     mark = decode_dispatch(standing.dispatch).mark if standing.dispatch else None
     if mark is None or mark.path is None:
         return None

@@ -1,5 +1,7 @@
 """Put the input at the head of a lane into its thread: write ahead, send, note what came of it."""
 
+import os
+
 import anyio
 import structlog
 
@@ -100,9 +102,16 @@ class Dispatching:
                 case Action.HOLD:
                     return await self._hold(head, rule.reason, rule.why)
                 case Action.REFUSE:
-                    news = News(Fact.REFUSED, rule.reason, rule.why)
-                    await self._ledger.record(head.order.id, news, revision=head.standing.revision)
-                    return 0
+                    return await self._refuse(head, rule)
+
+    async def _refuse(self, head: Delivery, rule: Rule) -> float:
+        """Give an input up for good; but a home without any thread may lack its disk."""
+        if rule.reason == Meaning.NO_ROLLOUT and self._is_home_empty():
+            why = "the Codex home has no threads at all: it may not be mounted yet"
+            return await self._hold(head, "no_threads", why)
+        news = News(Fact.REFUSED, rule.reason, rule.why)
+        await self._ledger.record(head.order.id, news, revision=head.standing.revision)
+        return 0
 
     def _wish(self, head: Delivery) -> WhenBusy:
         """Say what to do with a running turn: only the one that was meant is interrupted.
@@ -119,6 +128,14 @@ class Dispatching:
     def _running(self) -> TurnId | None:
         turn = self._watch.state.turn
         return turn.id if turn is not None else None
+
+    def _is_home_empty(self) -> bool:
+        """Say whether the server's home is here and holds nobody's thread: its disk may be away."""
+        home = self._watch.session.greeting.codex_home
+        if home is None or not os.path.isdir(home):
+            return False
+        sessions = os.path.join(home, "sessions")
+        return not os.path.isdir(sessions) or not os.listdir(sessions)
 
     async def _begin(self) -> Attempt:
         self._watch.forget_subscription()

@@ -25,9 +25,12 @@ from codexdrv.protocol.results import (
 )
 
 
-PAGES_MAX = 100
-"""5,000 items: the turn before an input may be that long; who wants more is looking for a turn that
-is not there."""
+PAGES_MAX = 400
+"""20,000 items: the turn before an input may be that long, and who wants more is looking for a turn
+that is not there."""
+
+TURN_PAGES_MAX = 2_500
+"""5,000 turns, where items cannot be listed: a supervisor may be away for weeks."""
 
 
 class Way(NamedTuple):
@@ -35,15 +38,21 @@ class Way(NamedTuple):
 
     ask: Callable[[ThreadId, int, str | None], Call]
     read: Callable[[Any], Page]
+    pages_max: int
 
 
 _WAYS = (
-    Way(lambda thread, items, cursor: list_items(thread, items, cursor=cursor), read_items),
+    Way(
+        lambda thread, items, cursor: list_items(thread, items, cursor=cursor),
+        read_items,
+        PAGES_MAX,
+    ),
     Way(
         lambda thread, items, cursor: list_turns(thread, min(items, PAGE_TURNS), cursor=cursor),
         read_turns,
+        TURN_PAGES_MAX,
     ),
-    Way(lambda thread, _items, _cursor: read_thread(thread, with_turns=True), read_all_turns),
+    Way(lambda thread, _items, _cursor: read_thread(thread, with_turns=True), read_all_turns, 1),
 )
 """Best first. Found by asking, each time: it is no property of the version, and a thread that has
 no such list today has one after its first turn."""
@@ -95,7 +104,7 @@ async def fetch_through(session: Session, thread: ThreadId, anchor: TurnId | Non
         is_through = anchor in turns and turns[-1] != anchor
         if is_through or page.cursor is None:
             return Passage(tuple(messages), True, anchor is None or anchor in turns)
-        if pages == PAGES_MAX:
+        if pages == way.pages_max:
             break
         next_page = await _fetch_page(session, thread, way, page.cursor)
         found = None if next_page is None else (way, next_page)

@@ -93,7 +93,7 @@ class Lanes:
 
     def hear(self, event: Event) -> None:
         """Take an event, in the order of the wire."""
-        if is_unsaved(event):
+        if is_unsaved(event) and self._server is not None:
             self._ledger.unsaved.add(self._server)
         thread = getattr(event, "thread", None)
         lane = self._lanes.get(thread) if thread is not None else None

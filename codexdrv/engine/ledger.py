@@ -54,8 +54,10 @@ class Ledger:
     ) -> None:
         self.life = life
         self.generation: int | None = None
+        #: Since when this life has been looking for what is in doubt, by the monotonic clock.
+        self.doubted_at: dict[DeliveryId, float] = {}
         #: Servers that have said that they cannot save what they show; their records say no "no".
-        self.unsaved: set[Peer | None] = set()
+        self.unsaved: set[Peer] = set()
         self._journal = journal
         self.now_ms = now_ms
         self._in_thread = in_thread

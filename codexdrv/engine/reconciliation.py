@@ -17,7 +17,7 @@ from codexdrv.engine.record import RecordWatch
 from codexdrv.engine.surroundings import Surroundings
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import DeliveryId
-from codexdrv.journal.dispatch import Dispatch, decode_dispatch
+from codexdrv.journal.dispatch import Dispatch, Peer, decode_dispatch
 from codexdrv.protocol.events import ThreadStatus
 from codexdrv.rules.backoff import PARK_S, SETTLE_S, look_delay_s
 from codexdrv.rules.evidence import (
@@ -33,7 +33,13 @@ from codexdrv.rules.evidence import (
 )
 from codexdrv.rules.lifecycle import Delivery, News, Order
 from codexdrv.rules.ownership import Fact, Phase
-from codexdrv.rules.reconciling import ABSENCES_MAX, Moment, absences, doubted_since_ms
+from codexdrv.rules.reconciling import (
+    Moment,
+    absences,
+    doubted_since_ms,
+    ending,
+    was_swallowed,
+)
 from codexdrv.rules.thread import Subscription
 
 
@@ -98,6 +104,7 @@ class Reconciliation:
             await self._ledger.record(order.id, LINK_LOST, revision=standing.revision)
             return 0
         look = self._look_at(doubtful)
+        self._ledger.doubted_at.setdefault(order.id, anyio.current_time())
         wait_s = look.due_at - anyio.current_time()
         if wait_s > 0:
             return wait_s
@@ -108,6 +115,7 @@ class Reconciliation:
         log.debug("delivery.examined", delivery_id=order.id, **found._asdict())
         if await self._apply(doubtful, seen, found):
             self._looks.pop(order.id, None)
+            self._ledger.doubted_at.pop(order.id, None)
             return 0
         pause_s = self._patience.settle_s if is_settling(found) else look_delay_s(look.looks)
         look.due_at = anyio.current_time() + pause_s
@@ -137,11 +145,14 @@ class Reconciliation:
         fate, is_sole, has_room, record = await self._ledger.ask(
             lambda _: (
                 host.fate_of(look.dispatch.peer),
-                path is None or host.is_sole_writer(path, watch.thread, watch.session.peer),
+                path is None or host.is_sole_writer(path, watch.session.peer),
                 path is None or host.has_room(path),
                 look.record.read(path),
             )
         )
+        if is_sole and has_room and watch.session.peer is not None:
+            # It has the record open again: what it had held back is written.
+            self._ledger.unsaved.discard(Peer(*watch.session.peer))
         seen = Testimony(
             record,
             await self._read_history(doubtful, look.dispatch, subscription),
@@ -199,6 +210,10 @@ class Reconciliation:
                 return True
             case Finding.UNKNOWN:
                 return await self._stand(doubtful, seen, found)
+            case Finding.PENDING if not is_settling(found):
+                # So that an operator knows it, too.
+                await self._note_reason(doubtful, seen, found)
+                return False
             case Finding.PENDING:
                 return False
 
@@ -210,30 +225,40 @@ class Reconciliation:
         return True
 
     async def _absence(self, doubtful: Delivery, seen: Testimony, found: Verdict) -> News:
-        before = absences(await self._moments(doubtful))
-        if before + 1 < ABSENCES_MAX:
+        moments = await self._moments(doubtful)
+        is_swallowed = was_swallowed(moments)
+        end = ending(absences(moments), is_swallowed=is_swallowed)
+        if end is None:
             return _news(Fact.ABSENT, seen, found)
-        why = f"it was sent {before + 1} times and vanished each time: a hook may block it"
-        return _news(Fact.REFUSED, seen, found._replace(reason="swallowed", why=why))
+        reason, why = end
+        return _news(Fact.REFUSED, seen, found._replace(reason=reason, why=why))
 
     async def _stand(self, doubtful: Delivery, seen: Testimony, found: Verdict) -> bool:
         """Leave it as it stands, with the reason; after long, let the lane go on without it."""
         standing = doubtful.standing
-        if standing.reason != found.reason:
-            await self._write(doubtful, _news(Fact.IN_DOUBT, seen, found))
+        if await self._note_reason(doubtful, seen, found):
             return False
         if standing.parked or self._patience.holds_in_doubt or seen.fence is not Fence.QUIET:
             return False
         since_ms = doubted_since_ms(await self._moments(doubtful))
         doubted_ms = self._ledger.now_ms() - (since_ms or self._ledger.now_ms())
-        if doubted_ms < self._patience.park_s * 1000:
+        # By both clocks: that of the wall may be set.
+        looked_s = anyio.current_time() - self._ledger.doubted_at[doubtful.order.id]
+        if min(doubted_ms / 1000, looked_s) < self._patience.park_s:
             return False
         await self._write(doubtful, News(Fact.PARKED))
         return True
 
+    async def _note_reason(self, doubtful: Delivery, seen: Testimony, found: Verdict) -> bool:
+        """Write the reason why nothing is proved, if it is another than before; say so."""
+        if doubtful.standing.reason == found.reason:
+            return False
+        await self._write(doubtful, _news(Fact.IN_DOUBT, seen, found))
+        return True
+
     async def _moments(self, doubtful: Delivery) -> list[Moment]:
         facts = await self._ledger.ask(lambda journal: journal.story(doubtful.order.id))
-        return [Moment(fact.news.fact, fact.at_ms) for fact in facts]
+        return [Moment(fact.news.fact, fact.at_ms, fact.news.reason) for fact in facts]
 
     async def _write(self, doubtful: Delivery, news: News) -> Delivery | None:
         """Write a fact, if the row is as it was read; an echo may have come in between."""

@@ -62,7 +62,8 @@ class RecordWatch:
         #: The name of the file that was the record at the dispatch.
         self._noted: str | None = None
         if mark is not None and mark.path is not None:
-            self._add(mark.path, mark.size)
+            # A thread that had a turn has a file; where we see none, it is elsewhere.
+            self._add(mark.path, mark.size, may_be_missing=not mark.size and mark.anchor is None)
 
     def read(self, path_now: str | None) -> Record:
         """Read on, and say what everything that was read shows.
@@ -72,7 +73,7 @@ class RecordWatch:
                 None where it names none: a thread that it does not know.
         """
         if path_now is not None:
-            self._add(path_now, 0)
+            self._add(path_now, 0, may_be_missing=False)
         looks = [file.read_on(self._sought) for file in self._files.values()]
         return Record(
             is_readable=bool(looks) and all(look.is_readable for look in looks),
@@ -81,11 +82,13 @@ class RecordWatch:
             is_noted=path_now is None or os.path.basename(path_now) == self._noted,
         )
 
-    def _add(self, path: str, start: int) -> None:
+    def _add(self, path: str, start: int, *, may_be_missing: bool) -> None:
         # An archived record keeps its name in another directory; a revert's has another name.
         name = os.path.basename(path)
         self._noted = self._noted or name
-        self._files.setdefault(name, _RecordFile(path, start)).path_now = path
+        self._files.setdefault(
+            name, _RecordFile(path, start, may_be_missing=may_be_missing)
+        ).path_now = path
 
 
 def _in_either(shown: Iterable[tuple[Seen, ...]]) -> tuple[Seen, ...]:
@@ -154,7 +157,7 @@ class _Look(NamedTuple):
 class _RecordFile:
     """One file, read on from look to look."""
 
-    def __init__(self, path: str, start: int) -> None:
+    def __init__(self, path: str, start: int, *, may_be_missing: bool) -> None:
         self.path_now = path
         self._path_noted = path
         #: Behind the last line that was whole; those before it are never read again.
@@ -163,7 +166,7 @@ class _RecordFile:
         self._seam = b""
         self._shown = _Shown()
         #: The first input of a thread makes its file; until then there is none.
-        self._may_be_missing = start == 0
+        self._may_be_missing = may_be_missing
 
     def read_on(self, sought: _Sought) -> _Look:
         """Read what is new; what was seen before stays seen, whatever became of the file."""

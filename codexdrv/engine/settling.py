@@ -115,7 +115,9 @@ class Settling:
     async def _read_back(self, surfaced: Delivery) -> bool:
         order = surfaced.order
         reading = await self._search(surfaced)
-        is_shown = bool(reading.ghosts) or any(each.is_equal for each in reading.sightings)
+        # The line without its id is half of a pair, unless that is all there will ever be.
+        is_ghost = surfaced.standing.reason == "ghost" and bool(reading.ghosts)
+        is_shown = is_ghost or any(each.is_equal for each in reading.sightings)
         if not is_shown and not reading.is_readable:
             page = await fetch_newest_page(self._watch.session, order.thread)
             is_shown = any(

@@ -4,18 +4,19 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from codexdrv.ids import ThreadId
 from codexdrv.journal.dispatch import Peer
 from codexdrv.rules.evidence import Fate
-from codexdrv.transport.peer import PeerIdentity, current_boot, is_gone, writers_of
+from codexdrv.transport.peer import (
+    PeerIdentity,
+    current_boot,
+    current_namespace,
+    is_gone,
+    writers_of,
+)
 
 
 ROOM_BYTES_MIN = 1_048_576
 """A record line may be as large as an input, and is written whole or cut."""
-
-LOCKS = "thread-writer-locks"
-"""Below the Codex home; a server that keeps other writers out has a file there for each thread that
-it has loaded (seen on 0.163.0 and 0.171.0)."""
 
 
 class Surroundings(NamedTuple):
@@ -24,7 +25,7 @@ class Surroundings(NamedTuple):
     #: What became of the process that an input was sent to; None: nobody noted which.
     fate_of: Callable[[Peer | None], Fate]
     #: Whether only this server can write the record of a thread that it has loaded.
-    is_sole_writer: Callable[[str, ThreadId, PeerIdentity | None], bool]
+    is_sole_writer: Callable[[str, PeerIdentity | None], bool]
     #: Whether the record can grow.
     has_room: Callable[[str], bool]
 
@@ -36,24 +37,24 @@ def fate_of(peer: Peer | None) -> Fate:
     boot = current_boot()
     if boot is not None and boot != peer.boot_id:
         return Fate.HOST_RESTARTED
+    if peer.namespace != current_namespace():
+        # Its pid is another process's here, or nobody's.
+        return Fate.UNKNOWN
     return Fate.GONE if is_gone(PeerIdentity(*peer)) else Fate.ALIVE
 
 
-def is_sole_writer(path: str, thread: ThreadId, server: PeerIdentity | None) -> bool:
-    """Say whether no other process writes the record of a thread that the server has loaded.
+def is_sole_writer(path: str, server: PeerIdentity | None) -> bool:
+    """Say whether this server, and nobody else, writes into the record of a thread it has loaded.
 
-    Every version has the file open for as long as the thread is loaded. Where the server's process
-    is not known (behind a forwarder), the only one that has it open is the server, or the server
-    locks the thread.
+    Every version has the file open for as long as the thread is loaded. One that has not, writes
+    elsewhere: the file was replaced, or could not be written and is held back. Where the server's
+    process is not known (behind a forwarder), the only one that has it open is the server.
     """
     writers = writers_of(path)
-    if server is not None:
-        return writers <= {server.pid}
-    if writers:
-        return len(writers) == 1
-    # <home>/sessions/YYYY/MM/DD/rollout-….jsonl
-    home = os.path.join(os.path.dirname(path), *[os.pardir] * 4)
-    return os.path.exists(os.path.join(home, LOCKS, f"{thread}.lock"))
+    if not writers:
+        # There is none before the first turn of a thread.
+        return not os.path.exists(path)
+    return len(writers) == 1 and (server is None or server.pid in writers)
 
 
 def has_room(path: str) -> bool:

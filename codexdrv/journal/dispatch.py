@@ -22,6 +22,7 @@ class Peer(NamedTuple):
     pid: int
     start_ticks: int
     boot_id: str
+    namespace: str = ""
 
 
 class Step(NamedTuple):

@@ -152,8 +152,8 @@ OBSTACLES = (
 
 OBSTACLES_WHILE_ALIVE = (
     Obstacle(
-        "other_writer",
-        "another process may write into the thread, and it may have the message",
+        "not_sole_writer",
+        "the thread's record is not open in this server alone: it writes elsewhere, or others do",
         lambda seen: not seen.is_sole_writer,
     ),
     Obstacle(
@@ -165,6 +165,7 @@ OBSTACLES_WHILE_ALIVE = (
 """What else does, unless the server that it was sent to is gone."""
 
 
+BUSY = Verdict(Finding.PENDING, "busy", "a turn runs, and may still take it")
 _SETTLING = Verdict(Finding.PENDING, "settling", "the thread is quiet; one more look is due")
 
 
@@ -173,8 +174,9 @@ def verdict(seen: Testimony, *, settle_s: float = SETTLE_S) -> Verdict:
     if shown := (*seen.record.sightings, *seen.history.sightings):
         return _of_sightings(seen, shown)
     is_alive = seen.fate in {Fate.ALIVE, Fate.UNKNOWN}
-    if is_alive and seen.fence is Fence.BUSY:
-        return Verdict(Finding.PENDING, "busy", "a turn runs, and may still take it")
+    # Also where the server is gone: "gone" is what we see from here, and the turn will end.
+    if seen.fence is Fence.BUSY:
+        return BUSY
     if seen.record.ghosts:
         return _of_ghosts(seen)
     for obstacle in (*OBSTACLES, *(OBSTACLES_WHILE_ALIVE if is_alive else ())):

@@ -26,6 +26,8 @@ class PeerIdentity(NamedTuple):
     pid: int
     start_ticks: int
     boot_id: str
+    #: In which the pid means this process (pid_namespaces(7)); empty: it could not be read.
+    namespace: str = ""
 
 
 class PeerCredentials(NamedTuple):
@@ -53,7 +55,8 @@ def identify(pid: int, proc: str = "/proc") -> PeerIdentity | None:
     if pid <= 0:
         return None
     try:
-        return PeerIdentity(pid, _process_status(pid, proc).start_ticks, _boot_id(proc))
+        ticks = _process_status(pid, proc).start_ticks
+        return PeerIdentity(pid, ticks, _boot_id(proc), current_namespace(proc))
     except (OSError, ValueError, IndexError):
         return None
 
@@ -80,7 +83,8 @@ def is_gone(identity: PeerIdentity, proc: str = "/proc") -> bool:
     try:
         now = _process_status(identity.pid, proc)
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        # Other users' processes may be hidden (proc(5), hidepid), but not from kill(2).
+        return proc != "/proc" or not _is_anybody(identity.pid)
     except (OSError, ValueError, IndexError):
         return False
     # A first thread that ended alone is shown as a zombie while the others still write.
@@ -96,8 +100,19 @@ def current_boot(proc: str = "/proc") -> str | None:
         return None
 
 
+def current_namespace(proc: str = "/proc") -> str:
+    """Name the pid namespace that we are in; empty if that cannot be read."""
+    try:
+        return os.readlink(f"{proc}/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def writers_of(path: str, proc: str = "/proc") -> set[int]:
-    """Find the processes that have a file open to write; other users' cannot be looked into."""
+    """Find the processes that have a file open to write.
+
+    Those of other users cannot be looked into; of them, whoever may be a server counts.
+    """
     try:
         wanted = os.stat(path)
     except OSError:
@@ -109,9 +124,23 @@ def writers_of(path: str, proc: str = "/proc") -> set[int]:
     }
 
 
+def _is_anybody(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # there is one, and it is another user's
+    return True
+
+
 def _has_open(process: Path, wanted: os.stat_result) -> bool:
     try:
         opened = os.listdir(process / "fd")
+    except PermissionError:
+        return _executable_name(int(process.name), str(process.parent)).startswith(
+            SERVER_NAME_PREFIX
+        )
     except OSError:
         return False
     return any(_writes(process, number, wanted) for number in opened)

@@ -309,7 +309,12 @@ def test_a_story_is_a_list_of_facts(eventful):
     assert [fact["fact"] for fact in facts] == [news.fact for news in EVERY_FACT]
     assert [fact["why"] for fact in facts] == [news.why for news in EVERY_FACT]
     assert [fact["life"] for fact in facts].count(None) == 1
-    assert facts[1]["dispatch"]["peer"] == {"pid": 4242, "start_ticks": 99, "boot_id": "boot"}
+    assert facts[1]["dispatch"]["peer"] == {
+        "pid": 4242,
+        "start_ticks": 99,
+        "boot_id": "boot",
+        "namespace": "",
+    }
     assert facts[-1] == {
         "fact": "turn_ended",
         "at": "2027-01-15T08:00:05.500Z",

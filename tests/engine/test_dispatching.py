@@ -706,3 +706,12 @@ async def test_what_goes_in_time_does_not_expire(bench, thread):
         await pass_time(120)
         await bench.ledger.expire()
     assert bench.standing().phase is Phase.SURFACED
+
+
+async def test_a_home_without_any_thread_may_have_its_disk_away_and_fails_nothing(bench):
+    thread = bench.server.add_thread(is_used=False, is_loaded=False)
+    (bench.server.home / "sessions" / "2027").rmdir()
+    bench.admit(thread=thread)
+    async with dispatching(bench, thread) as desk:
+        assert await desk.attempt() > 0
+    assert (bench.standing().phase, bench.standing().reason) == (Phase.QUEUED, "no_threads")

@@ -123,7 +123,7 @@ async def test_what_the_host_says_is_asked_of_the_one_that_was_given(bench, thre
     bench.admit(thread=thread)
     bench.server.twist("turn/start", is_carried_out=False)
     async with Row(bench).serving():
-        await until(lambda: bench.standing().reason == "other_writer")
+        await until(lambda: bench.standing().reason == "not_sole_writer")
 
 
 async def test_once_the_supervisor_stops_nothing_new_is_sent(bench, thread):
@@ -277,7 +277,7 @@ async def test_after_a_gap_nothing_is_believed_and_what_is_on_its_way_is_in_doub
         row.lanes.hear_gap()
         assert row.lanes.watches()[thread.id].state.subscription is Subscription.NONE
         await pass_time()
-        assert bench.story()[2:] == ["in_doubt gap"]
+        assert bench.story()[2:] == ["in_doubt gap", "in_doubt busy"]
         assert row.lanes.watches()[thread.id].is_subscribed
         bench.server.take_steers(thread)
         await bench.until_phase(Phase.SURFACED)

@@ -241,13 +241,16 @@ async def test_of_a_server_that_is_gone_nothing_can_come_whoever_has_the_thread(
     assert bench.story() == [*DOUBTED, "absent server_gone"]
 
 
-async def test_a_turn_that_runs_takes_nothing_from_a_server_that_is_gone(bench, thread):
+async def test_a_turn_that_runs_is_waited_for_though_the_server_seems_to_be_gone(bench, thread):
     await doubt(bench, thread)
     bench.fate = Fate.GONE
     bench.server.begin(thread, "another's")
     async with reconciling(bench, thread) as desk:
         await desk.look()
-    assert bench.story() == [*DOUBTED, "absent server_gone"]
+        assert bench.story() == [*DOUBTED, "in_doubt busy"]
+        bench.server.finish(thread)
+        await desk.look_at_once()
+    assert bench.story() == [*DOUBTED, "in_doubt busy", "absent server_gone"]
 
 
 @pytest.mark.parametrize("fate", [Fate.ALIVE, Fate.UNKNOWN])
@@ -353,10 +356,10 @@ async def test_a_turn_that_runs_in_between_starts_it_over(bench, thread):
         bench.server.finish(thread)
         await pass_time(SETTLE_S / 2)
         assert await desk.look_at_once() == SETTLE_S
-        assert bench.story() == DOUBTED
+        assert bench.story() == [*DOUBTED, "in_doubt busy"]
         await pass_time(SETTLE_S)
         await desk.look()
-    assert bench.story() == [*DOUBTED, "absent quiet"]
+    assert bench.story() == [*DOUBTED, "in_doubt busy", "absent quiet"]
 
 
 @pytest.mark.parametrize("is_hidden", [False, True])
@@ -366,10 +369,10 @@ async def test_while_a_turn_runs_it_may_still_come_whatever_status_says(bench, t
     thread.turns.append(FakeTurn(is_hidden=is_hidden))
     async with reconciling(bench, thread) as desk:
         await desk.look_for(LONG_S)
-        assert bench.story() == DOUBTED
+        assert bench.story() == [*DOUBTED, "in_doubt busy"]
         thread.turns[-1].status = "completed"
         await desk.look_for(LONG_S)
-    assert bench.story() == [*DOUBTED, "absent quiet"]
+    assert bench.story() == [*DOUBTED, "in_doubt busy", "absent quiet"]
 
 
 async def test_a_thread_that_was_never_used_and_stays_so_proves_absence(bench):
@@ -442,7 +445,7 @@ def warn(bench, thread, desk):
         (lose_the_anchor, "anchor_gone"),
         (warn, "cannot_save"),
         (be_full, "cannot_save"),
-        (let_another_write, "other_writer"),
+        (let_another_write, "not_sole_writer"),
         (archive, "not_loaded"),
         (restart_host, "host_restarted"),
     ],
@@ -487,7 +490,7 @@ async def test_what_stood_in_the_way_may_pass(bench, thread):
         await desk.look_for(10)
         bench.is_sole_writer = True
         await desk.look_for(10)
-    assert bench.story() == [*DOUBTED, "in_doubt other_writer", "absent quiet"]
+    assert bench.story() == [*DOUBTED, "in_doubt not_sole_writer", "absent quiet"]
 
 
 async def test_another_obstacle_is_another_reason(bench, thread):
@@ -497,7 +500,7 @@ async def test_another_obstacle_is_another_reason(bench, thread):
         await desk.look_for(10)
         bench.has_room = False
         await desk.look_for(10)
-    assert bench.story() == [*DOUBTED, "in_doubt other_writer", "in_doubt cannot_save"]
+    assert bench.story() == [*DOUBTED, "in_doubt not_sole_writer", "in_doubt cannot_save"]
 
 
 async def test_a_thread_that_nobody_knows_any_more_has_lost_its_anchor(bench, thread):
@@ -570,10 +573,10 @@ async def test_after_long_the_lane_goes_on_without_it(bench, thread):
         await desk.look_for(PARK_S - LOOK_DELAY_S_LATER)
         assert not bench.standing().parked
         await desk.look_for(2 * LOOK_DELAY_S_LATER)
-    assert bench.story() == [*DOUBTED, "in_doubt other_writer", "parked"]
+    assert bench.story() == [*DOUBTED, "in_doubt not_sole_writer", "parked"]
     standing = bench.standing()
     assert (standing.phase, standing.parked) == (Phase.UNCERTAIN, True)
-    assert standing.reason == "other_writer"
+    assert standing.reason == "not_sole_writer"
 
 
 async def test_how_long_is_counted_over_connections(bench, thread):
@@ -593,7 +596,7 @@ async def test_where_doubt_holds_the_lane_it_is_never_parked(bench, thread):
     bench.is_sole_writer = False
     async with reconciling(bench, thread) as desk:
         await desk.look_for(LONG_S)
-    assert bench.story() == [*DOUBTED, "in_doubt other_writer"]
+    assert bench.story() == [*DOUBTED, "in_doubt not_sole_writer"]
 
 
 async def test_while_a_turn_runs_it_is_never_parked(bench, thread):

@@ -3,12 +3,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from codexdrv.engine.surroundings import LOCKS, REAL, ROOM_BYTES_MIN
+from codexdrv.engine.surroundings import REAL, ROOM_BYTES_MIN
 from codexdrv.journal.dispatch import Peer
 from codexdrv.rules.evidence import Fate
 from codexdrv.transport.peer import identify
 from tests.fakes.children import start_child
-from tests.fakes.orders import OTHER_THREAD, THREAD
+from tests.fakes.orders import THREAD
 
 
 @pytest.fixture
@@ -19,14 +19,9 @@ def me():
 
 
 @pytest.fixture
-def home(tmp_path):
-    (tmp_path / LOCKS).mkdir()
-    return tmp_path
-
-
-@pytest.fixture
-def record(home):
-    path = home / "sessions" / "2027" / "01" / "15" / f"rollout-2027-01-15T08-00-00-{THREAD}.jsonl"
+def record(tmp_path):
+    day = tmp_path / "sessions" / "2027" / "01" / "15"
+    path = day / f"rollout-2027-01-15T08-00-00-{THREAD}.jsonl"
     path.parent.mkdir(parents=True)
     path.touch()
     return path
@@ -56,11 +51,11 @@ def test_a_process_that_has_ended_is_gone(record):
 
 
 def test_another_process_under_its_pid_is_not_it(me):
-    assert REAL.fate_of(Peer(me.pid, me.start_ticks + 1, me.boot_id)) is Fate.GONE
+    assert REAL.fate_of(Peer(*me._replace(start_ticks=me.start_ticks + 1))) is Fate.GONE
 
 
 def test_of_a_process_of_another_boot_the_record_may_have_lost_its_end(me):
-    assert REAL.fate_of(Peer(me.pid, me.start_ticks, "another")) is Fate.HOST_RESTARTED
+    assert REAL.fate_of(Peer(*me._replace(boot_id="another"))) is Fate.HOST_RESTARTED
 
 
 def test_what_nobody_noted_is_unknown():
@@ -70,32 +65,51 @@ def test_what_nobody_noted_is_unknown():
 # Who else writes.
 
 
-def test_a_record_that_nobody_has_open_has_no_other_writer(record, me):
-    assert REAL.is_sole_writer(str(record), THREAD, me)
+def test_of_a_process_in_another_pid_namespace_nothing_is_known(me):
+    elsewhere = me._replace(namespace="pid:[1]")
+    assert REAL.fate_of(Peer(*elsewhere)) is Fate.UNKNOWN
+    assert REAL.fate_of(Peer(*elsewhere._replace(pid=4_000_000))) is Fate.UNKNOWN
+
+
+def test_a_record_that_the_server_has_not_open_is_written_elsewhere(record, me):
+    assert not REAL.is_sole_writer(str(record), me)
+    assert not REAL.is_sole_writer(str(record), None)
+
+
+def test_a_record_that_there_is_not_yet_is_written_by_nobody(record, me):
+    record.unlink()
+    assert REAL.is_sole_writer(str(record), me)
+    assert REAL.is_sole_writer(str(record), None)
+
+
+def test_a_record_that_was_replaced_while_it_was_open_is_written_elsewhere(record, me, tmp_path):
+    with record.open("a"):
+        (tmp_path / "new").write_text("")
+        os.replace(tmp_path / "new", record)
+        assert not REAL.is_sole_writer(str(record), me)
 
 
 def test_a_server_that_has_it_open_is_its_sole_writer(record, me):
     with record.open("a"):
-        assert REAL.is_sole_writer(str(record), THREAD, me)
+        assert REAL.is_sole_writer(str(record), me)
 
 
 def test_a_second_process_that_has_it_open_is_another_writer(record, me):
     with record.open("a"), written_by_another(record) as other:
-        assert not REAL.is_sole_writer(str(record), THREAD, me)
-        assert not REAL.is_sole_writer(str(record), THREAD, other)
+        assert not REAL.is_sole_writer(str(record), me)
+        assert not REAL.is_sole_writer(str(record), other)
 
 
 def test_who_only_reads_it_is_no_writer(record, me):
     with record.open(), written_by_another(record) as server:
-        assert REAL.is_sole_writer(str(record), THREAD, server)
+        assert REAL.is_sole_writer(str(record), server)
 
 
-def test_of_a_server_whose_process_is_unknown_only_its_lock_tells(record, home):
-    assert not REAL.is_sole_writer(str(record), THREAD, None)
-    (home / LOCKS / f"{OTHER_THREAD}.lock").touch()
-    assert not REAL.is_sole_writer(str(record), THREAD, None)
-    (home / LOCKS / f"{THREAD}.lock").touch()
-    assert REAL.is_sole_writer(str(record), THREAD, None)
+def test_where_the_server_is_unknown_the_only_one_that_has_it_open_is_the_server(record):
+    with written_by_another(record):
+        assert REAL.is_sole_writer(str(record), None)
+        with record.open("a"):
+            assert not REAL.is_sole_writer(str(record), None)
 
 
 # Whether there is room.

@@ -76,7 +76,8 @@ class FakeServer:
     """All threads, all connections."""
 
     def __init__(self, home: Path):
-        home.mkdir(parents=True, exist_ok=True)
+        # Somebody's threads are there: a home without any is one whose disk is away.
+        (home / "sessions" / "2027").mkdir(parents=True, exist_ok=True)
         self.home = home
         #: Where new threads have their records.
         self.sessions = home

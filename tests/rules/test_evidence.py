@@ -137,17 +137,18 @@ def test_it_is_absent_exactly_where_both_say_no_and_a_server_that_is_gone_or_qui
     walked,
 ):
     for seen, found in walked:
-        proved = says_no(seen) and is_provable(seen) and (is_gone(seen) or is_quiet(seen))
+        may_prove = seen.fence is not Fence.BUSY and (is_gone(seen) or is_quiet(seen))
+        proved = says_no(seen) and is_provable(seen) and may_prove
         assert (found.finding is Finding.ABSENT) == proved, seen
 
 
 def test_it_is_never_absent_after_the_host_was_restarted(walked):
     findings = found_where(walked, lambda seen: seen.fate is Fate.HOST_RESTARTED)
-    assert findings == {Finding.SURFACED, Finding.UNKNOWN}
+    assert findings == {Finding.SURFACED, Finding.UNKNOWN, Finding.PENDING}
 
 
-def test_it_is_never_absent_while_a_turn_runs_in_a_server_that_may_have_it(walked):
-    findings = found_where(walked, lambda seen: seen.fence is Fence.BUSY and may_live(seen))
+def test_it_is_never_absent_while_a_turn_runs(walked):
+    findings = found_where(walked, lambda seen: seen.fence is Fence.BUSY)
     assert Finding.ABSENT not in findings
 
 
@@ -185,7 +186,7 @@ def test_a_ghost_of_the_turn_that_was_answered_surfaced_once_no_turn_can_change_
         return not sightings(seen) and seen.answered_turn == OURS in seen.record.ghosts
 
     def may_change(seen):
-        return seen.fence is Fence.BUSY and may_live(seen)
+        return seen.fence is Fence.BUSY
 
     settled = [(seen, found) for seen, found in walked if is_ours(seen) and not may_change(seen)]
     assert {(found.finding, found.reason, found.turn) for _, found in settled} == {
@@ -202,14 +203,13 @@ def test_any_other_ghost_is_for_an_operator_and_never_absent(walked):
         return bool(ghosts) and not sightings(seen) and not is_ours
 
     assert found_where(walked, is_anothers) == {Finding.UNKNOWN, Finding.PENDING}
-    assert found_where(walked, lambda seen: is_anothers(seen) and not may_live(seen)) == {
-        Finding.UNKNOWN
-    }
+    still = found_where(walked, lambda seen: is_anothers(seen) and seen.fence is not Fence.BUSY)
+    assert still == {Finding.UNKNOWN}
 
 
 def test_a_turn_that_runs_leaves_it_pending_whatever_the_others_cannot_say(walked):
     def is_busy(seen):
-        return seen.fence is Fence.BUSY and may_live(seen) and not sightings(seen)
+        return seen.fence is Fence.BUSY and not sightings(seen)
 
     assert found_where(walked, is_busy) == {Finding.PENDING}
 
@@ -217,7 +217,7 @@ def test_a_turn_that_runs_leaves_it_pending_whatever_the_others_cannot_say(walke
 def test_it_is_pending_only_where_a_look_later_can_prove_more(walked):
     for seen, found in walked:
         if found.finding is Finding.PENDING:
-            assert may_live(seen)
+            assert may_live(seen) or seen.fence is Fence.BUSY
             assert seen.fence is not Fence.NOT_LOADED
 
 
@@ -270,8 +270,8 @@ def test_to_show_nothing_is_that_both_say_no(walked):
 def test_a_server_that_is_gone_proves_it_at_once():
     found = verdict(GONE)
     assert (found.finding, found.reason) == (Finding.ABSENT, "server_gone")
-    # Whatever the server of now does: it never had it.
-    for fence, is_sole in product(Fence, [True, False]):
+    # Whoever writes now: it never had it.
+    for fence, is_sole in product([Fence.QUIET, Fence.NOT_LOADED], [True, False]):
         assert verdict(GONE._replace(fence=fence, is_sole_writer=is_sole)) == found
 
 
@@ -300,7 +300,7 @@ STANDING = {
     "history_incomplete": {"history": History(is_complete=False)},
     "anchor_gone": {"history": NOTHING._replace(has_anchor=False)},
     "cannot_save": {"can_save": False},
-    "other_writer": {"is_sole_writer": False},
+    "not_sole_writer": {"is_sole_writer": False},
     "not_loaded": {"fence": Fence.NOT_LOADED},
 }
 """What makes an obstacle stand, and no other."""

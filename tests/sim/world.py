@@ -219,7 +219,7 @@ class World:
             name = request.params.get("clientUserMessageId", "fence")
             self.say(f"the server takes {request.method} {name}")
 
-    def _is_sole_writer(self, _path, _thread, server) -> bool:
+    def _is_sole_writer(self, _path, server) -> bool:
         # One server process at a time has the threads of this home open.
         return server is None or (server.pid == self.process.pid and self.server.is_up)
 
