@@ -71,7 +71,8 @@ server that it was sent to lives and the fence finds a turn, it may still come. 
 and only then queued again, if both say no, nothing of the table below stands, and either the
 server that it was sent to is gone, or the fence was quiet in two looks, at least {settle_s:g} s
 apart on one connection, with both others asked after each. Taken and vanished {absences} times, it
-has failed (`swallowed`); so has what was lost {losses} times with its connection or server (`lost`).
+has failed (`swallowed`); so has what was lost {losses} times with its connection or its server
+(`lost`).
 
 Otherwise it stays in doubt with the first reason that stands, and is looked at again, for ever:
 often in the first minute, then once a minute, and at once when something moves or somebody rings.

@@ -86,8 +86,8 @@ def test_what_the_witnesses_said_comes_before_what_it_proved():
     news = News(Fact.ABSENT, "quiet", "nothing shows it", witness=json.dumps(SEEN))
     assert tell_briefly(DELIVERY, [fact(news, 9)])[1:] == [
         (
-            "  +0.009 s  asked: the record says no; history says no; the fence says quiet; the server"
-            " that it was sent to lives; 2.0 s after a first look that was quiet, too"
+            "  +0.009 s  asked: the record says no; history says no; the fence says quiet; the"
+            " server that it was sent to lives; 2.0 s after a first look that was quiet, too"
         ),
         "  +0.009 s  absent: nothing shows it",
     ]

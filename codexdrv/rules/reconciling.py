@@ -52,7 +52,7 @@ class Absences(NamedTuple):
     """How often an input was proved absent since an operator last said so."""
 
     #: However it was lost.
-    count: int
+    times: int
     #: Of these: the server took it and lived on.
     swallowed: int
 
@@ -63,7 +63,7 @@ def absences(moments: Iterable[Moment]) -> Absences:
     for moment in moments:
         attempt.append(moment)
         if moment.fact is Fact.ABSENT:
-            found = Absences(found.count + 1, found.swallowed + was_swallowed(attempt))
+            found = Absences(found.times + 1, found.swallowed + was_swallowed(attempt))
         elif moment.fact is Fact.RESOLVED_ABSENT:
             found = Absences(0, 0)
     return found
@@ -77,6 +77,6 @@ def ending(before: Absences, *, is_swallowed: bool) -> tuple[str, str] | None:
             "swallowed",
             f"it was taken {times} times and vanished each time: a hook may block it",
         )
-    if before.count + 1 >= LOSSES_MAX:
-        return "lost", f"it was lost {before.count + 1} times: the server may die of it"
+    if before.times + 1 >= LOSSES_MAX:
+        return "lost", f"it was lost {before.times + 1} times: the server may die of it"
     return None

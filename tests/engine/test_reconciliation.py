@@ -434,6 +434,8 @@ def restart_host(bench, thread, desk):
 def warn(bench, thread, desk):
     # As the lanes note it when the server says so.
     bench.ledger.unsaved.add(DISPATCH.peer)
+    # It has not the record open since.
+    bench.is_sole_writer = False
 
 
 @pytest.mark.parametrize(
@@ -514,32 +516,51 @@ async def test_a_thread_that_nobody_knows_any_more_has_lost_its_anchor(bench, th
 # What vanishes again and again.
 
 
-async def vanish(bench, thread, desk):
+async def vanish(bench, thread, desk, *, reason="turn_ended"):
     """Send it once more, and look for it."""
     await send_away(bench, thread)
-    await bench.ledger.doubt_pending()
+    await bench.ledger.record(DeliveryId("m1"), News(Fact.IN_DOUBT, reason, "it is not shown"))
     await desk.look()
 
 
-async def test_the_third_absence_ends_it(bench, thread):
+async def test_what_a_server_had_held_back_and_has_written_is_believed_again(bench, thread):
     await doubt(bench, thread)
+    bench.ledger.unsaved.add(DISPATCH.peer)
+    async with reconciling(bench, thread) as desk:
+        await desk.look_for(10)
+    assert bench.story() == [*DOUBTED, "absent quiet"]
+
+
+async def test_what_is_lost_with_its_server_again_and_again_is_sent_more_often(bench, thread):
+    bench.admit(thread=thread)
     bench.fate = Fate.GONE
     async with reconciling(bench, thread) as desk:
-        await desk.look()
+        for _ in range(9):
+            await vanish(bench, thread, desk, reason="link_lost")
+            assert bench.standing().phase is Phase.QUEUED
+        await vanish(bench, thread, desk, reason="link_lost")
+    assert (bench.standing().phase, bench.standing().reason) == (Phase.FAILED, "lost")
+
+
+async def test_the_third_absence_ends_it(bench, thread):
+    bench.admit(thread=thread)
+    bench.fate = Fate.GONE
+    async with reconciling(bench, thread) as desk:
+        await vanish(bench, thread, desk)
         await vanish(bench, thread, desk)
         assert bench.standing().phase is Phase.QUEUED
         await vanish(bench, thread, desk)
     standing = bench.standing()
     assert (standing.phase, standing.reason) == (Phase.FAILED, "swallowed")
-    assert standing.why == "it was sent 3 times and vanished each time: a hook may block it"
+    assert standing.why == "it was taken 3 times and vanished each time: a hook may block it"
     assert bench.story()[2::3] == ["absent server_gone", "absent server_gone", "refused swallowed"]
 
 
 async def test_an_operator_who_says_absent_grants_it_three_more(bench, thread):
-    await doubt(bench, thread)
+    bench.admit(thread=thread)
     bench.fate = Fate.GONE
     async with reconciling(bench, thread) as desk:
-        await desk.look()
+        await vanish(bench, thread, desk)
         await vanish(bench, thread, desk)
         await send_away(bench, thread)
         await bench.ledger.doubt_pending()
