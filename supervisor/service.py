@@ -90,7 +90,7 @@ async def _live(
     directory = config.state.directory
     # The journal first: it makes the directory, and checks that it is safe.
     with Journal(directory) as journal, held_lock(directory), hung_bell(directory) as ringer:
-        async with connecting(config.server) as connect:
+        async with connecting(config.server, directory=directory) as connect:
             driver, number, began_ms = begin(config, journal, connect, version=version)
             life = _Life(config, journal, driver, number, began_ms, version)
             problem = await _run(life, ringer, once_s, stop)

@@ -28,6 +28,7 @@ from codexdrv.transport.channel import Channel
 from codexdrv.transport.child import Child
 from codexdrv.transport.unix import open_unix
 from codexdrv.wire.jsonl import JsonlFraming
+from supervisor.leftover import forget_server, note_server, reap_server
 
 
 READY_TIMEOUT_S = 20.0
@@ -45,11 +46,14 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def connecting(server: Server, *, find: Find = find_binary) -> AsyncIterator[Connect]:
+async def connecting(
+    server: Server, *, directory: str | None = None, find: Find = find_binary
+) -> AsyncIterator[Connect]:
     """Say how to connect: to the server that runs, or to one of our own for as long as we are here.
 
     Args:
         server: the configuration.
+        directory: where a server of our own is noted, for whoever comes after us; None: nowhere.
         find: how codex is found, from `[server] codex` and $PATH.
 
     Raises:
@@ -59,7 +63,7 @@ async def connecting(server: Server, *, find: Find = find_binary) -> AsyncIterat
         yield lambda: attach(server.socket)
         return
     find(server.codex, server.search_path)
-    own = OwnServer(server, server.spawn, find)
+    own = OwnServer(server, server.spawn, find, directory)
     try:
         yield own.connect
     finally:
@@ -70,11 +74,15 @@ async def connecting(server: Server, *, find: Find = find_binary) -> AsyncIterat
 class OwnServer:
     """The server of one life, one process at a time."""
 
-    def __init__(self, server: Server, spawn: Spawn, find: Find) -> None:
+    def __init__(
+        self, server: Server, spawn: Spawn, find: Find, directory: str | None = None
+    ) -> None:
         self._server = server
         self._find = find
         self._spawn = spawn
+        self._directory = directory
         self._child: Child | None = None
+        self._has_reaped = directory is None
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:
@@ -105,6 +113,8 @@ class OwnServer:
             await child.stop(self._spawn.stop_grace_s)
             # Only now: whoever was cancelled meanwhile leaves it for the next one to stop.
             self._child = None
+            if self._directory is not None:
+                forget_server(self._directory)
             log.info(
                 "server.stopped" if is_running else "server.ended",
                 server_pid=child.pid,
@@ -115,6 +125,7 @@ class OwnServer:
     async def _connect_stdio(self) -> AsyncIterator[Connection]:
         # Its pipes can be used once: a new connection is a new server.
         await self.stop()
+        await self._reap()
         child = self._start(())
         yield Connection(Channel(child.stream(), JsonlFraming()), child.identity, child.pid)
 
@@ -123,6 +134,7 @@ class OwnServer:
         child = self._child
         if child is None or child.has_ended():
             await self.stop()
+            await self._reap()
             await self._refuse_other()
             child = self._start(("--listen", f"unix://{self._server.socket}"))
         async with AsyncExitStack() as opened:
@@ -130,6 +142,22 @@ class OwnServer:
             if connection.pid != child.pid:
                 raise _another(self._server.socket, connection.pid)
             yield connection
+
+    async def _reap(self) -> None:
+        """End what an earlier life left, once."""
+        if self._directory is not None and not self._has_reaped:
+            await reap_server(self._directory, grace_s=self._spawn.stop_grace_s)
+            self._has_reaped = True
+
+    def _note(self, child: Child) -> None:
+        """Note it for whoever comes after us; without the note, nobody would end it then."""
+        identity = child.identity
+        if self._directory is None or identity is None:
+            return
+        try:
+            note_server(self._directory, identity)
+        except OSError as error:
+            log.error("server.not_noted", error=str(error))
 
     async def _refuse_other(self) -> None:
         """Leave a server alone that listens already; ours would only fail beside it."""
@@ -171,6 +199,7 @@ class OwnServer:
         )
         log.info("server.started", server_pid=child.pid, codex=binary.path, home=home)
         self._child = child
+        self._note(child)
         return child
 
 

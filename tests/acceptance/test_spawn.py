@@ -256,3 +256,17 @@ def test_a_message_that_was_just_sent_has_its_turn_before_we_stop(
     assert machine.stop() == 0
     assert machine.standing("m1").outcome == "completed"
     assert recorded(rig, thread) == [FIRST, Said("m1", "hello")]
+
+
+def test_a_server_that_outlives_its_supervisor_is_ended_by_the_next_one(rig: Rig, machine: Machine):
+    rig.server.stop()
+    server = start(machine, approvals="leave", stop_grace_s=1)
+    truth, thread = is_asked(rig, machine)
+    truth.wait_for(lambda message: "requestApproval" in message["method"])
+    machine.kill()
+    # It waits for an answer that nobody gives; some versions go all the same.
+    machine.deliver("m2", thread, "next")
+    machine.start_unconnected()
+    machine.wait_for_server(other_than=server.pid)
+    assert is_gone(server)
+    machine.wait_for_outcome("m2")

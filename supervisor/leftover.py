@@ -1,0 +1,96 @@
+"""The server that an earlier life left behind: noted when it starts, ended before ours does.
+
+By its identity, never by a name: a process that has its pid now is another one. All signals go
+through a pidfd, which means that very process.
+"""
+
+import json
+import os
+import signal
+from contextlib import suppress
+
+import anyio
+import structlog
+
+from codexdrv.transport.child import EXIT_POLL_S, KILLED_GRACE_S, SECOND_GRACE_S
+from codexdrv.transport.peer import PeerIdentity, current_namespace, identify, is_gone
+
+
+FILE_NAME = "server.json"
+"""In the state directory; there for as long as a server of ours may run."""
+
+log = structlog.get_logger()
+
+
+def note_server(directory: str, server: PeerIdentity) -> None:
+    """Note a server that was started, in place of what was noted before.
+
+    Raises:
+        OSError: it could not be written; nobody will find that server after our death.
+    """
+    draft = f"{directory}/{FILE_NAME}.{os.getpid()}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(server._asdict(), file)
+    os.replace(draft, f"{directory}/{FILE_NAME}")
+
+
+def forget_server(directory: str) -> None:
+    """Take the note away: the server was seen gone."""
+    with suppress(OSError):
+        os.unlink(f"{directory}/{FILE_NAME}")
+
+
+def load_server(directory: str) -> PeerIdentity | None:
+    """Say which server an earlier life left, if it still runs."""
+    try:
+        with open(f"{directory}/{FILE_NAME}", encoding="utf-8") as file:
+            noted = PeerIdentity(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        return None
+    is_here = noted.namespace == current_namespace()
+    return noted if is_here and identify(noted.pid) == noted else None
+
+
+async def reap_server(directory: str, *, grace_s: float) -> None:
+    """End what an earlier life left, if anything; not to be cancelled.
+
+    The kernel has told it of our death already (`transport/launch.py`): it may be finishing its
+    turn, so it has `grace_s` for that before it is told again.
+    """
+    left = load_server(directory)
+    if left is None:
+        forget_server(directory)
+        return
+    log.warning("server.left", server_pid=left.pid, grace_s=grace_s)
+    for number, patience_s in (
+        (0, grace_s),
+        (signal.SIGTERM, SECOND_GRACE_S),
+        (signal.SIGKILL, KILLED_GRACE_S),
+    ):
+        _signal(left, number)
+        if await _is_gone_within(left, patience_s):
+            break
+    forget_server(directory)
+
+
+def _signal(server: PeerIdentity, number: int) -> None:
+    if not number:
+        return
+    with suppress(OSError):
+        descriptor = os.pidfd_open(server.pid)
+        try:
+            # The identity was looked at with the pidfd open: it is that process, or it is gone.
+            if identify(server.pid) == server:
+                signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+async def _is_gone_within(server: PeerIdentity, patience_s: float) -> bool:
+    deadline = anyio.current_time() + patience_s
+    while not is_gone(server):
+        if anyio.current_time() >= deadline:
+            return False
+        await anyio.sleep(EXIT_POLL_S)
+    return True
