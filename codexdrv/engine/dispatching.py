@@ -105,10 +105,12 @@ class Dispatching:
                     return await self._refuse(head, rule)
 
     async def _refuse(self, head: Delivery, rule: Rule) -> float:
-        """Give an input up for good; but a home without any thread may lack its disk."""
+        """Give it up for good; but a home that has lost a thread of ours may lack its disk."""
         if rule.reason == Meaning.NO_ROLLOUT and self._is_home_empty():
-            why = "the Codex home has no threads at all: it may not be mounted yet"
-            return await self._hold(head, "no_threads", why)
+            thread = head.order.thread
+            if await self._ledger.ask(lambda journal: journal.has_served(thread)):
+                why = "the Codex home has no threads at all: it may not be mounted yet"
+                return await self._hold(head, "no_threads", why)
         news = News(Fact.REFUSED, rule.reason, rule.why)
         await self._ledger.record(head.order.id, news, revision=head.standing.revision)
         return 0

@@ -125,6 +125,15 @@ class JournalReader:
             ).fetchone()
             return int(count)
 
+    def has_served(self, thread: ThreadId) -> bool:
+        """Say whether anything of a thread has ever surfaced, as far as rows are kept."""
+        with translated(self.path):
+            found = self._database.execute(
+                "SELECT 1 FROM deliveries WHERE phase = 'surfaced' AND thread = ? LIMIT 1",
+                (thread,),
+            )
+            return found.fetchone() is not None
+
     def story(self, delivery: DeliveryId) -> list[RecordedFact]:
         """Load all facts of one delivery, oldest first."""
         with translated(self.path):

@@ -223,7 +223,8 @@ def neighbour_in_process(*search_path):
     )
     where = os.pathsep.join(map(str, search_path))
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script],
+        # Without `site`, which would find the checkout of an editable installation.
+        [sys.executable, "-S", "-P", "-c", script],
         env={"PYTHONPATH": where},
         capture_output=True,
         text=True,

@@ -708,10 +708,16 @@ async def test_what_goes_in_time_does_not_expire(bench, thread):
     assert bench.standing().phase is Phase.SURFACED
 
 
-async def test_a_home_without_any_thread_may_have_its_disk_away_and_fails_nothing(bench):
+@pytest.mark.parametrize("has_served", [True, False])
+async def test_a_home_that_has_lost_a_thread_of_ours_may_lack_its_disk(bench, has_served):
     thread = bench.server.add_thread(is_used=False, is_loaded=False)
     (bench.server.home / "sessions" / "2027").rmdir()
+    if has_served:
+        bench.admit("m0", thread=thread)
+        await bench.ledger.record(DeliveryId("m0"), News(Fact.SURFACED, "surfaced"))
     bench.admit(thread=thread)
     async with dispatching(bench, thread) as desk:
-        assert await desk.attempt() > 0
-    assert (bench.standing().phase, bench.standing().reason) == (Phase.QUEUED, "no_threads")
+        await desk.attempt()
+    held, refused = (Phase.QUEUED, "no_threads"), (Phase.FAILED, "no_rollout")
+    standing = bench.standing()
+    assert (standing.phase, standing.reason) == (held if has_served else refused)
