@@ -8,7 +8,7 @@ from codexdrv.errors import DeadlinePassed, JournalError
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import decode_dispatch
 from codexdrv.journal.journal import Journal
-from codexdrv.rules.lifecycle import WhenBusy
+from codexdrv.rules.lifecycle import News, WhenBusy
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.thread import TurnKind
 from tests.engine.kit import PEER, pass_time, until
