@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from codexdrv.journal.dispatch import decode_dispatch
+from codexdrv.journal.dispatch import Peer, decode_dispatch
 from codexdrv.journal.rows import RecordedFact
 from codexdrv.rules.lifecycle import Delivery
 
@@ -36,12 +36,17 @@ def tell_fact(fact: RecordedFact) -> str:
     said = news.fact.replace("_", " ")
     if news.dispatch is not None:
         dispatch = decode_dispatch(news.dispatch)
-        server = f"server {dispatch.peer.pid}" if dispatch.peer else "server unknown"
+        server = tell_server(dispatch.peer) if dispatch.peer else "server unknown"
         said += f": turn/{dispatch.route} goes out, attempt {news.attempt}, {server}"
         return said
     if news.outcome is not None:
         said += f": {news.outcome}"
     return f"{said}: {news.why}" if news.why else said
+
+
+def tell_server(peer: Peer) -> str:
+    """Say which process it is: a pid alone may be another's by now."""
+    return f"server {peer.pid} (ticks {peer.start_ticks}, boot {peer.boot_id[:8]})"
 
 
 _FATES = {

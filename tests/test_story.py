@@ -45,7 +45,7 @@ def test_the_decisions_that_led_to_an_attempt_come_before_it_in_their_order():
         "  +0.000 s  admitted: it is on disk",
         "  +0.002 s  decided to fence: nobody knows what the thread does",
         "  +0.003 s  decided to start: the thread is quiet",
-        "  +0.004 s  dispatched: turn/start goes out, attempt 1, server 42",
+        "  +0.004 s  dispatched: turn/start goes out, attempt 1, server 42 (ticks 1, boot boot)",
     ]
 
 

@@ -289,14 +289,14 @@ def test_a_story_tells_every_fact_with_its_reason_its_time_and_who_wrote_it(even
     by = "(life 1, generation 2)"
     assert told == [
         f"held: a turn runs {by}",
-        f"dispatched: turn/start goes out, attempt 1, server 4242 {by}",
+        f"dispatched: turn/start goes out, attempt 1, server 4242 (ticks 99, boot boot) {by}",
         f"answered: the server says so {by}",
         f"in doubt: no answer came {by}",
         f"parked: the lane goes on without it {by}",
         f"absent: proved absent {by}",
         f"refused: it is too large {by}",
         "resolved absent: try again (a command)",
-        f"dispatched: turn/start goes out, attempt 2, server 4242 {by}",
+        f"dispatched: turn/start goes out, attempt 2, server 4242 (ticks 99, boot boot) {by}",
         f"surfaced: the server put it into a turn {by}",
         f"stored: read back {by}",
         f"turn ended: completed: the server says so {by}",
