@@ -31,6 +31,11 @@ def record_size(path: str | None) -> int:
         return 0
 
 
+def is_there(path: str) -> bool:
+    """Say whether a record is there, as it was written or compressed."""
+    return os.path.lexists(path) or os.path.lexists(f"{path}.zst")
+
+
 def find_records(path: str, thread: ThreadId) -> tuple[str, ...]:
     """Find every record that a thread ever had: a revert begins a new file, which lacks the rest.
 

@@ -4,13 +4,14 @@ Reads only; nothing here ever sends an input.
 """
 
 import math
+import os
 
 import anyio
 
 from codexdrv.engine.history import fetch_newest_page, fetch_turn_statuses
 from codexdrv.engine.ledger import Ledger
 from codexdrv.engine.notes import Ending
-from codexdrv.engine.record import RecordWatch, search_records
+from codexdrv.engine.record import RecordWatch, is_there, search_records
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import DeliveryId
 from codexdrv.journal.dispatch import decode_dispatch
@@ -118,7 +119,7 @@ class Settling:
         # The line without its id is half of a pair, unless that is all there will ever be.
         is_ghost = surfaced.standing.reason == "ghost" and bool(reading.ghosts)
         is_shown = is_ghost or any(each.is_equal for each in reading.sightings)
-        if not is_shown and not reading.is_readable:
+        if not is_shown and not reading.is_readable and await self._is_out_of_sight():
             page = await fetch_newest_page(self._watch.session, order.thread)
             is_shown = any(
                 (message.client_id, message.text) == (order.id, order.text)
@@ -130,6 +131,17 @@ class Settling:
                 order.id, News(Fact.STORED, why="it was read back from the thread's record")
             )
         return is_shown
+
+    async def _is_out_of_sight(self) -> bool:
+        """Say whether the record may be there though we cannot read it; then history speaks for it.
+
+        In a home that we see, a file that is not there was not written (a full disk): history is
+        read from the server's memory then, and stores nothing.
+        """
+        path, home = self._watch.path, self._watch.session.greeting.codex_home
+        return await self._ledger.ask(
+            lambda _: path is None or is_there(path) or home is None or not os.path.isdir(home)
+        )
 
     def _wait_while_idle(self) -> float:
         """Say how long `idle` may yet stand beside a turn that is known to run; 0: long enough.

@@ -137,14 +137,30 @@ async def test_history_does_not_store_what_a_readable_record_lacks(bench, thread
 
 async def test_history_stores_where_the_record_cannot_be_read(bench, thread):
     async with surfaced(bench, thread) as desk:
-        thread.path.unlink()
+        thread.path.rename(f"{thread.path}.zst")
         assert await desk.settle() == math.inf
     assert bench.standing().stored
 
 
-async def test_another_text_in_history_stores_nothing(bench, thread):
+async def test_history_stores_where_the_home_of_the_server_is_not_seen(bench, thread):
     async with surfaced(bench, thread) as desk:
         thread.path.unlink()
+        greeting = desk.watch.session.greeting
+        desk.watch.session.greeting = greeting._replace(codex_home="/not/here")
+        assert await desk.settle() == math.inf
+    assert bench.standing().stored
+
+
+async def test_history_stores_nothing_where_no_record_was_written(bench, thread):
+    async with surfaced(bench, thread) as desk:
+        thread.path.unlink()
+        assert await desk.settle() < math.inf
+    assert not bench.standing().stored
+
+
+async def test_another_text_in_history_stores_nothing(bench, thread):
+    async with surfaced(bench, thread) as desk:
+        thread.path.rename(f"{thread.path}.zst")
         thread.running.items[0]["content"][0]["text"] = "another"
         await desk.settle()
     assert not bench.standing().stored

@@ -80,7 +80,7 @@ class Faults:
     def archive(self) -> None:
         self._flag("is_archived", 1.0, 30.0)
 
-    def not_sole_writer(self) -> None:
+    def other_writer(self) -> None:
         """WIRE-FACTS: a second server on the same home has the thread."""
         self._flag("is_held_elsewhere", 1.0, 30.0)
 
@@ -279,7 +279,7 @@ FAULTS = (
     (3, Faults.hold_steers),
     (2, Faults.hook),
     (2, Faults.archive),
-    (3, Faults.not_sole_writer),
+    (3, Faults.other_writer),
     (2, Faults.stale_reads),
     (4, Faults.full_disk),
     (4, Faults.database_lock),

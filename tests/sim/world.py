@@ -277,6 +277,10 @@ class World:
                 return order.thread in truth.shortened
             case "cannot_save":
                 return order.thread in truth.unsaved
+            case "record_unreadable":
+                # It had a turn, and its first line could never be written.
+                path = self.server.threads[order.thread].path
+                return not path.exists()
             case "not_loaded":
                 return self._is_lost(found)
             case _:
