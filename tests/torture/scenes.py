@@ -16,6 +16,7 @@ from typing import NamedTuple
 from codexdrv.demo.script import Many
 from codexdrv.rules.lifecycle import WhenBusy
 from tests.acceptance import test_proof, test_restarts
+from tests.acceptance.binaries import by_version
 from tests.acceptance.kit import Message, Rig, Said
 from tests.acceptance.machine import Machine
 from tests.acceptance.proxy import Proxy
@@ -156,7 +157,11 @@ def _full_disk(root: Path, binary: str, version: str) -> str:
     return "surfaced, not_stored, and said so"
 
 
-def long_thread(rig: Rig, machine: Machine) -> str:
+LISTS_ITEMS = {"0.144.5": False, "0.163.0": True}
+"""Where it does not, a page holds whole turns, and so what the longest of the newest holds."""
+
+
+def long_thread(rig: Rig, machine: Machine, version: str) -> str:
     """Cut the request of an input in a very long thread, and count what is read to settle it."""
     rig.model.script["many"] = Many(ITEMS)
     truth = rig.truth()
@@ -178,7 +183,7 @@ def long_thread(rig: Rig, machine: Machine) -> str:
         machine.deliver("m1", thread, "hello")
         machine.wait_for_outcome("m1")
         read_bytes = proxy.said_bytes
-    assert read_bytes < LOOK_BYTES_MAX, read_bytes
+    assert read_bytes < LOOK_BYTES_MAX or not by_version(LISTS_ITEMS, version), read_bytes
     return f"in a thread of {ITEMS} items, {read_bytes / 1024:.0f} KiB were read to settle it"
 
 
@@ -215,5 +220,5 @@ SCENES = (
         _on_a_rig(test_proof.test_reconcile_alone_settles_what_a_dead_server_left),
     ),
     Scene("a full disk", _full_disk),
-    Scene("a long thread", _on_a_rig(long_thread)),
+    Scene("a long thread", _on_a_rig(long_thread, "version")),
 )
