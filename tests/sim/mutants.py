@@ -157,7 +157,7 @@ MUTANTS = {
     "idle instead of the fence": Mutant(
         (Patch(ThreadWatch, "fence", believe_the_status),), (3, 18, 34)
     ),
-    "today's path only": Mutant((Patch(RecordWatch, "read", read_todays_path_only),), (488,)),
+    "today's path only": Mutant((Patch(RecordWatch, "read", read_todays_path_only),), (3932, 4093)),
     "a cold no counts": Mutant(_weigh(believe_a_cold_no), (42, 694)),
     "one fence": Mutant(_weigh(believe_one_fence), (1014,)),
     "pid without start ticks": Mutant((Patch(Processes, "is_alive", compare_pids),), (71, 199)),
