@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from codexdrv.clock import now_ms
 from codexdrv.config import Config, Limits, Server, State, Target
 from codexdrv.connect import attach
-from codexdrv.driver import STEADY_S, Driver
+from codexdrv.driver import Driver
 from codexdrv.engine.worker import in_one_thread
 from codexdrv.errors import FrameTooBig, LifeEnded
 from codexdrv.ids import DeliveryId
@@ -373,7 +373,7 @@ async def test_what_an_earlier_life_left_on_its_way_is_in_doubt_without_a_server
 
 async def test_a_note_keeps_the_generation_that_it_came_from(rig):
     limits = LIMITS._replace(drain_s=0.5)
-    rig.driver._config = rig.config._replace(limits=limits)
+    rig.driver._generations._limits = limits
     thread = rig.server.add_thread()
     thread.holds_turns = True
     rig.admit(thread)
@@ -383,7 +383,7 @@ async def test_a_note_keeps_the_generation_that_it_came_from(rig):
         rig.server.finish(thread)
         await until(lambda: rig.driver._ledger._notes)
         rig.server.drop_all()
-        await until(lambda: rig.driver._generation == 2)
+        await until(lambda: rig.driver.link().generation == 2)
         rig.journal._database.execute("PRAGMA query_only = OFF")
         await until(lambda: rig.standing().outcome is Outcome.COMPLETED)
     assert rig.caller.story(DeliveryId("m1"))[-1].generation == 1
@@ -401,15 +401,18 @@ async def test_a_server_of_another_home_gets_nothing_and_fails_nothing(rig):
 async def test_a_page_over_the_cap_is_asked_for_in_smaller_pieces_on_the_next_connection(rig):
     rig.admit(rig.server.add_thread())
     async with rig.listening():
-        rig.driver._page_items = 3
+        rig.driver._generations._page_items = 3
 
         async def serve(_):
             raise FrameTooBig("a page of 40 MiB")
 
-        rig.driver._serve_threads, whole = serve, rig.driver._serve_threads
+        rig.driver._generations._serve_threads, whole = (
+            serve,
+            rig.driver._generations._serve_threads,
+        )
         async with rig.driving():
-            await until(lambda: rig.driver._page_items == 0)
-            rig.driver._serve_threads = whole
+            await until(lambda: rig.driver._generations._page_items == 0)
+            rig.driver._generations._serve_threads = whole
             await until(lambda: rig.standing().outcome is Outcome.COMPLETED)
     assert rig.server.sent("thread/items/list") == []
 
@@ -426,7 +429,7 @@ async def test_what_is_queued_expires_without_a_server(tmp_path):
 
 async def test_the_end_does_not_wait_for_a_journal_that_cannot_be_written(rig):
     limits = LIMITS._replace(drain_s=0.5)
-    rig.driver._config = rig.config._replace(limits=limits)
+    rig.driver._generations._limits = limits
     rig.admit(rig.server.add_thread())
     rig.server.twist("turn/start", reply=Reply.NEVER, is_carried_out=False)
     async with rig.listening():
@@ -437,10 +440,65 @@ async def test_the_end_does_not_wait_for_a_journal_that_cannot_be_written(rig):
     assert rig.standing().phase is Phase.PENDING
 
 
-async def test_pauses_between_tries_grow_until_a_connection_was_steady(rig):
-    pauses = []
-    for failures in range(1, 20):
-        rig.driver._failures = failures
-        pauses.append(rig.driver._next_pause_s(None))
-    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
-    assert pauses[-1] == STEADY_S
+async def test_targets_are_changed_without_dropping_the_connection(tmp_path):
+    limits = LIMITS._replace(linger_s=0.05)
+    rig = Rig(tmp_path, limits)
+    kept, added = rig.server.add_thread(), rig.server.add_thread()
+    one, two = (
+        {name: Target(thread.id, WhenBusy.STEER)}
+        for name, thread in (("one", kept), ("two", added))
+    )
+    rig.driver.retarget(one)
+    async with rig.listening(), rig.driving():
+        await until(lambda: is_subscribed(rig, kept))
+        rig.driver.retarget(one | two)
+        await until(lambda: is_subscribed(rig, added))
+        rig.driver.retarget(two)
+        # Nothing is owed in it, and nobody names it any more.
+        await until(lambda: kept.id not in rig.driver.threads())
+        assert is_subscribed(rig, added)
+        rig.driver.retarget(one | two)
+        await until(lambda: is_subscribed(rig, kept))
+        assert rig.driver.link().generation == 1
+    assert [params["threadId"] for params in rig.server.sent("thread/resume")] == [
+        kept.id,
+        added.id,
+        kept.id,
+    ]
+    assert len(rig.server.sent("thread/unsubscribe")) == 1
+    rig.close()
+
+
+async def test_a_thread_that_loses_its_name_while_something_is_owed_is_served_on(tmp_path):
+    rig = Rig(tmp_path, LIMITS._replace(linger_s=0.05))
+    thread = rig.server.add_thread()
+    thread.holds_turns = True
+    rig.driver.retarget({"one": Target(thread.id, WhenBusy.STEER)})
+    async with rig.listening(), rig.driving():
+        rig.admit(thread)
+        rig.driver.ring()
+        await until(lambda: rig.standing().stored)
+        rig.driver.retarget({})
+        rig.server.finish(thread)
+        await until(lambda: rig.standing().outcome is Outcome.COMPLETED)
+        await until(lambda: rig.driver.threads() == {})
+    rig.close()
+
+
+async def test_the_link_says_since_when_it_stands_and_how_often_the_server_was_another(rig):
+    async with rig.listening(), rig.driving():
+        await until(lambda: rig.driver.link().is_connected)
+        first = rig.driver.link()
+        assert first.since_ms <= now_ms()
+        assert first.answered_s < WAIT_S
+        rig.server.drop_all()
+        rig.driver.ring()
+        await until(lambda: rig.driver.link().generation == 2 and rig.driver.link().is_connected)
+        # The same process: a connection was lost, no server.
+        assert rig.driver.link().restarts == 0
+        assert rig.driver.link().since_ms > first.since_ms
+
+
+def is_subscribed(rig, thread):
+    watch = rig.driver.threads().get(thread.id)
+    return watch is not None and watch.is_subscribed

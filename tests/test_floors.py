@@ -27,6 +27,7 @@ FLOORS = {
     "codexdrv.clock": 4,
     "codexdrv.engine": 5,
     "codexdrv.driver": 6,
+    "codexdrv.generations": 6,
     "codexdrv.config": 6,
     "codexdrv.table": 6,
     "codexdrv.logs": 6,

@@ -79,6 +79,12 @@ class Lane:
         self._reconciliation.hurry()
         self.wake()
 
+    def keep(self, *, is_kept: bool, patience: Patience) -> None:
+        """Stay subscribed from now on, or only while something is owed."""
+        self.is_kept = is_kept
+        self._reconciliation.patience = patience
+        self.wake()
+
     def wake(self) -> None:
         """Look at what is stored; a pause that was imposed stands."""
         self._wake.set()

@@ -80,6 +80,13 @@ class Lanes:
         """Forget all: the connection has ended."""
         self._lanes.clear()
 
+    def retarget(self, targets: Mapping[ThreadId, Patience]) -> None:
+        """Keep these threads loaded from now on, and no others; the connection stays."""
+        self._settings = self._settings._replace(targets=targets)
+        for thread, lane in self._lanes.items():
+            lane.keep(is_kept=thread in targets, patience=self._patience(thread))
+        self._rung.set()
+
     def ring(self) -> None:
         """Look at everything now."""
         self._rung.set()
@@ -129,13 +136,16 @@ class Lanes:
                 ThreadWatch(thread, session, self._ledger),
                 self._ledger,
                 pace=self._settings.pace,
-                patience=kept.get(thread, self._settings.patience),
+                patience=self._patience(thread),
                 surroundings=self._settings.surroundings,
                 is_kept=thread in kept,
                 began_ms=self._settings.began_ms,
             )
             lanes.start_soon(self._run, lane)
         return True
+
+    def _patience(self, thread: ThreadId) -> Patience:
+        return self._settings.targets.get(thread, self._settings.patience)
 
     async def _run(self, lane: Lane) -> None:
         await lane.run(is_draining=self._is_draining)

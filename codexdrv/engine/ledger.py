@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import anyio
-import structlog
 
+from codexdrv.engine.chronicle import tell
 from codexdrv.engine.notes import (
     LINK_LOST,
     NEWS_LOST,
@@ -21,6 +21,7 @@ from codexdrv.engine.notes import (
     Gap,
     Note,
 )
+from codexdrv.engine.trouble import Trouble
 from codexdrv.engine.worker import InThread, Result
 from codexdrv.errors import JournalError, NotFound
 from codexdrv.ids import DeliveryId, ThreadId, TurnId
@@ -32,8 +33,6 @@ from codexdrv.rules.ownership import Fact, Phase
 
 JOURNAL_RETRY_S = 1.0
 """A full disk or a held lock passes or does not; nothing is sent meanwhile."""
-
-log = structlog.get_logger()
 
 
 _CAN_SURFACE = frozenset(Phase) - {Phase.SURFACED}
@@ -54,6 +53,8 @@ class Ledger:
     ) -> None:
         self.life = life
         self.generation: int | None = None
+        #: How many inputs this life has seen in their threads.
+        self.surfaced = 0
         #: Since when this life has been looking for what is in doubt, by the monotonic clock.
         self.doubted_at: dict[DeliveryId, float] = {}
         #: Servers that have said that they cannot save what they show; their records say no "no".
@@ -68,6 +69,7 @@ class Ledger:
         self._written = anyio.Event()
         self._is_running = False
         self._pen = anyio.Lock()
+        self._trouble = Trouble("journal.unwritable", "journal.writable")
 
     def post(self, note: Note) -> None:
         """Queue a note; synchronous, for the reader's callbacks."""
@@ -123,8 +125,21 @@ class Ledger:
             )
         )
         if written is not None:
-            _tell(written)
+            self._count(news)
+            tell(written)
         return written
+
+    async def close_books(self) -> None:
+        """Write what a connection told, and what its end means; a journal that fails is told.
+
+        Raises:
+            LifeEnded: another supervisor has taken over.
+        """
+        await self.flush()
+        try:
+            await self.doubt_pending()
+        except JournalError as error:
+            self._trouble.note(error.message, notes=len(self._notes))
 
     async def doubt_pending(self) -> None:
         """Say of all that is on its way that its connection has ended: nobody can tell any more.
@@ -163,13 +178,14 @@ class Ledger:
                 changed = await self._in_thread(lambda: self._apply(note, writer))
             except JournalError as error:
                 # The note stays first: what the server has done must not be forgotten.
-                log.error("journal.unwritable", error=error.message, notes=len(self._notes))
+                self._trouble.note(error.message, notes=len(self._notes))
                 await anyio.sleep(JOURNAL_RETRY_S)
                 return
             self._notes.popleft()
+        self._trouble.end()
         self._tell_written()
         for delivery in changed:
-            _tell(delivery)
+            tell(delivery)
             self._on_change(delivery.order.thread)
 
     def _tell_written(self) -> None:
@@ -244,31 +260,16 @@ class Ledger:
             now_ms=self.now_ms(),
             revision=revision,
         )
-        # Only an operator's word can have come between; it stands.
-        return [] if written is None else [written]
+        if written is None:
+            # Only an operator's word can have come between; it stands.
+            return []
+        self._count(news)
+        return [written]
+
+    def _count(self, news: News) -> None:
+        self.surfaced += news.fact is Fact.SURFACED
 
 
 def _went_into(standing: Standing, turn: TurnId) -> bool:
     steered = decode_dispatch(standing.dispatch).steered if standing.dispatch else None
     return turn in {standing.answered_turn, steered} and standing.answered_turn is not None
-
-
-_LOUD = frozenset({Phase.UNCERTAIN, Phase.FAILED})
-"""Somebody may have to look."""
-
-
-def _tell(delivery: Delivery) -> None:
-    """Log one line for what has become true of a delivery; never its text."""
-    order, standing = delivery
-    tell = log.warning if standing.phase in _LOUD else log.info
-    tell(
-        "delivery.recorded",
-        delivery_id=order.id,
-        phase=standing.phase,
-        reason=standing.reason,
-        why=standing.why,
-        outcome=standing.outcome,
-        attempts=standing.attempts,
-        after_ms=standing.changed_at_ms - order.admitted_at_ms,
-        thread_id=order.thread,
-    )

@@ -83,7 +83,7 @@ class Reconciliation:
     ) -> None:
         self._watch = watch
         self._ledger = ledger
-        self._patience = patience
+        self.patience = patience
         self._surroundings = surroundings
         self._looks: dict[DeliveryId, _Look] = {}
 
@@ -117,7 +117,7 @@ class Reconciliation:
             self._looks.pop(order.id, None)
             self._ledger.doubted_at.pop(order.id, None)
             return 0
-        pause_s = self._patience.settle_s if is_settling(found) else look_delay_s(look.looks)
+        pause_s = self.patience.settle_s if is_settling(found) else look_delay_s(look.looks)
         look.due_at = anyio.current_time() + pause_s
         return pause_s
 
@@ -168,7 +168,7 @@ class Reconciliation:
             look.quiet_since = None
         elif look.quiet_since is None:
             look.quiet_since = answered_at
-        return seen, verdict(seen, settle_s=self._patience.settle_s)
+        return seen, verdict(seen, settle_s=self.patience.settle_s)
 
     def _look_at(self, doubtful: Delivery) -> _Look:
         order, standing = doubtful
@@ -238,13 +238,13 @@ class Reconciliation:
         standing = doubtful.standing
         if await self._note_reason(doubtful, seen, found):
             return False
-        if standing.parked or self._patience.holds_in_doubt or seen.fence is not Fence.QUIET:
+        if standing.parked or self.patience.holds_in_doubt or seen.fence is not Fence.QUIET:
             return False
         since_ms = doubted_since_ms(await self._moments(doubtful))
         doubted_ms = self._ledger.now_ms() - (since_ms or self._ledger.now_ms())
         # By both clocks: that of the wall may be set.
         looked_s = anyio.current_time() - self._ledger.doubted_at[doubtful.order.id]
-        if min(doubted_ms / 1000, looked_s) < self._patience.park_s:
+        if min(doubted_ms / 1000, looked_s) < self.patience.park_s:
             return False
         await self._write(doubtful, News(Fact.PARKED))
         return True

@@ -89,6 +89,8 @@ class Rpc:
         self._waiters: dict[int, _Waiter] = {}
         self._numbers = itertools.count(1)
         self._resolved = anyio.Event()
+        #: When the server last answered anything (at first: when we began), by anyio's clock.
+        self.last_answered_at = anyio.current_time()
 
     async def wait_until_quiet(self) -> None:
         """Wait until every request that was sent has its answer, or none can come any more."""
@@ -191,6 +193,7 @@ class Rpc:
                 self._on_message(message)
 
     def _resolve(self, number: int | str, answer: Answer) -> None:
+        self.last_answered_at = anyio.current_time()
         # Ours are integers; an answer that nobody waits for is dropped.
         waiter = self._waiters.pop(number, None) if isinstance(number, int) else None
         if waiter is not None:

@@ -50,6 +50,14 @@ class Link(NamedTuple):
     problem: str | None = None
     #: Seconds since the server was last heard, if only by a pong.
     silent_s: float | None = None
+    #: Seconds since it last answered a request.
+    answered_s: float | None = None
+    #: Which process it is, where that is known.
+    peer: PeerIdentity | None = None
+    #: Since when the connection stands; Unix time, milliseconds.
+    since_ms: int | None = None
+    #: How often in this life the server was another process than before.
+    restarts: int = 0
 
 
 class Session:
@@ -139,6 +147,8 @@ class Session:
             self.greeting.codex_home,
             None,
             self.silent_s,
+            anyio.current_time() - self._rpc.last_answered_at,
+            self.peer,
         )
 
     async def wait_until_quiet(self) -> None:
@@ -164,10 +174,10 @@ class Session:
                 raise LinkLost(f"The server has said nothing for {self.silent_s:.0f} s.")
             if self._channel.has_ping:
                 self._channel.ping()
-            else:
-                # What cannot be sent now is no sign of life; the silence will tell.
-                with suppress(LinkError):
-                    self._rpc.probe(list_loaded())
+            # A pong comes from the connection alone; an answer, from the server behind it.
+            # What cannot be sent now is no sign of life; the silence will tell.
+            with suppress(LinkError):
+                self._rpc.probe(list_loaded())
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Notification):

@@ -111,5 +111,5 @@ def agreed(rig: Rig, thread: str) -> list[Said]:
     said = truth.history(thread)
     assert rig.rollout(thread) == said
     seen = {text: rig.model.occurrences(text) for _, text in said}
-    assert seen == dict.fromkeys(seen, 1)
+    assert seen == dict.fromkeys(seen, 1), f"how often one prompt has each: {seen}"
     return said

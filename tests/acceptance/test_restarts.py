@@ -130,7 +130,8 @@ def test_what_was_lost_with_its_server_is_proved_absent_and_sent_once_more(
     rig: Rig, machine: Machine, version: str, lose
 ):
     thread = lose(rig, machine, version)
-    machine.deliver("m2", thread, "behind")
+    # A turn of its own: the model may not be asked about what is steered into a turn's last moment.
+    machine.deliver("m2", thread, "behind", "--when-busy", "wait")
     machine.wait_for_phase("m1", "uncertain")
 
     # With no server there is nobody to ask; it is visible, and waits.
