@@ -28,40 +28,15 @@ CodexdrvError
 │   ├── FrameTooBig          a message over the cap
 │   └── MalformedMessage     a known message without what it must have
 ├── Refused                the server answered with an error
+├── ServerKeepsDying       a server of our own; starting it once more is no use
 └── Bug                    ours
     ├── IllegalMove          a blank of the ownership table
     └── LifeEnded            a write of an older life
 """
 
-from enum import IntEnum
 from typing import Any, ClassVar
 
-
-class ExitCode(IntEnum):
-    """How a command ends (DESIGN.md, "Exit codes"); the first three are sysexits' neighbours."""
-
-    #: Reached what was waited for.
-    OK = 0
-    #: Failed, cancelled, a bad outcome, or unhealthy.
-    FAILED = 1
-    #: The command line is wrong.
-    USAGE = 2
-    #: In doubt, or the caller's time is up.
-    IN_DOUBT = 3
-    #: Bad input, or the id stands for another request.
-    BAD_INPUT = 65
-    #: No such target, delivery, file, or thread.
-    NOT_FOUND = 66
-    #: No server, no supervisor, or no codex binary.
-    UNAVAILABLE = 69
-    #: The journal cannot be opened or is unsafe.
-    JOURNAL = 73
-    #: Try later: full, busy, or another supervisor.
-    TRY_LATER = 75
-    #: The configuration is wrong.
-    CONFIGURATION = 78
-    #: Ctrl-C.
-    INTERRUPTED = 130
+from codexdrv.exits import ExitCode as ExitCode  # noqa: PLC0414 - whoever raises asks here
 
 
 class CodexdrvError(Exception):
@@ -275,6 +250,13 @@ class Refused(CodexdrvError):
         super().__init__(message)
         self.rpc_code = rpc_code
         self.data = data
+
+
+class ServerKeepsDying(CodexdrvError):
+    """A server of our own has died so often that starting it once more is no use."""
+
+    code = "server_keeps_dying"
+    exit_code = ExitCode.SERVER_KEEPS_DYING
 
 
 class Bug(CodexdrvError):

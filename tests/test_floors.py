@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 # The longest prefix wins. A new module needs a line here, or a package that has one.
 FLOORS = {
     "codexdrv.errors": 0,
+    "codexdrv.exits": 0,
     "codexdrv.ids": 0,
     "codexdrv.wire": 1,
     "codexdrv.protocol": 2,

@@ -100,7 +100,7 @@ class Dispatching:
                     await self._watch.interrupt()
                     return await self._hold(head, rule.reason, rule.why)
                 case Action.HOLD:
-                    return await self._hold(head, rule.reason, rule.why)
+                    return await self._hold(head, rule.reason, rule.why + self._watch.holder)
                 case Action.REFUSE:
                     return await self._refuse(head, rule)
 

@@ -16,18 +16,31 @@ from codexdrv.engine.ledger import Ledger
 from codexdrv.engine.reconciliation import Patience, Reconciliation
 from codexdrv.engine.settling import Settling
 from codexdrv.engine.surroundings import Surroundings
+from codexdrv.engine.trouble import Trouble
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError, JournalError, LifeEnded
 from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadMoved, TurnEnded
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
 from codexdrv.rules.lifecycle import Delivery
 from codexdrv.rules.ownership import Duty, duty
+from codexdrv.rules.thread import Subscription
 
 
 log = structlog.get_logger()
 
 _MOVES = (TurnEnded, StatusChanged, ThreadClosed, ThreadMoved)
 """News after which something that was held may go."""
+
+
+_OBSTACLES = {
+    Subscription.NONE: "it was unloaded at once",
+    Subscription.NEVER_USED: "it was never used, so it cannot be resumed yet",
+    Subscription.GONE: "the server has no record of it",
+    Subscription.ARCHIVED: "it is archived",
+    Subscription.HELD_ELSEWHERE: "another server process has it open",
+    Subscription.EPHEMERAL: "it is ephemeral",
+}
+"""Why a resume may leave us without a subscription; each may pass."""
 
 
 class LanePace(NamedTuple):
@@ -63,8 +76,8 @@ class Lane:
         self._reconciliation = Reconciliation(
             watch, ledger, patience=patience, surroundings=surroundings
         )
-        #: How often each duty has failed in a row, and what stood in the way last.
-        self._failures: dict[str, tuple[int, str]] = {}
+        #: What stands in the way of each duty.
+        self._troubles: dict[str, Trouble] = {}
         self._wake = anyio.Event()
 
     def observe(self, event: Event) -> None:
@@ -118,8 +131,8 @@ class Lane:
                 lambda journal: (journal.lane(thread), journal.unsettled(thread))
             )
         except JournalError as error:
-            return self._tolerate("look", error)
-        self._failures.pop("look", None)
+            return self._tolerate("look", str(error))
+        self._ease("look")
         # Apart: what cannot be settled now must not keep the next message back, nor the reverse.
         pauses = [await self._try("settle", self._settling.settle(unsettled))]
         pauses += [
@@ -142,17 +155,18 @@ class Lane:
             raise
         except CodexdrvError as error:
             # The end of the connection ends the lane from outside; all else passes.
-            return self._tolerate(what, error)
-        self._failures.pop(what, None)
+            return self._tolerate(what, str(error))
+        self._ease(what)
         return pause_s
 
-    def _tolerate(self, what: str, error: CodexdrvError) -> float:
-        failures, trouble = self._failures.get(what, (0, ""))
-        self._failures[what] = (failures + 1, str(error))
-        if trouble != str(error):
-            # One line a reason, not one a try.
-            log.warning("lane.held_up", thread_id=self.watch.thread, error=str(error))
-        return delay_s(failures + 1, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
+    def _tolerate(self, what: str, why: str) -> float:
+        trouble = self._troubles.setdefault(what, Trouble("lane.held_up", "lane.freed"))
+        trouble.note(why, thread_id=self.watch.thread)
+        return delay_s(trouble.count, first=HELD_DELAY_S_FIRST, most=HELD_DELAY_S_MAX)
+
+    def _ease(self, what: str) -> None:
+        if trouble := self._troubles.pop(what, None):
+            trouble.end(thread_id=self.watch.thread)
 
     async def _serve_head(self, head: Delivery, is_draining: anyio.Event) -> float:
         match duty(head.standing.phase, is_open=self._dispatching.is_open(head.standing)):
@@ -171,7 +185,12 @@ class Lane:
         """Keep a thread loaded that was asked for by name."""
         self.watch.forget_subscription()
         await self.watch.resume()
-        return math.inf if self.watch.is_subscribed else HELD_DELAY_S_MAX
+        if self.watch.is_subscribed:
+            self._ease("subscription")
+            return math.inf
+        subscription = self.watch.state.subscription
+        why = f"The thread is not kept loaded: {_OBSTACLES[subscription]}{self.watch.holder}."
+        return self._tolerate("subscription", why)
 
     async def _leave(self) -> bool:
         """Stop listening, unless something is owed; say whether the lane is over."""

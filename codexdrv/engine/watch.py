@@ -1,5 +1,7 @@
 """What one generation knows of one thread, and the reads that teach it more."""
 
+import anyio
+
 from codexdrv.engine.history import fetch_newest_page
 from codexdrv.engine.ledger import Ledger
 from codexdrv.engine.notes import Echo, Ending
@@ -21,6 +23,7 @@ from codexdrv.rules.thread import (
     lost_thread,
     reduce,
 )
+from codexdrv.transport.peer import writers_of
 from codexdrv.wire.message import Response
 
 
@@ -28,6 +31,9 @@ _UNRESUMABLE = {
     Meaning.ARCHIVED: Subscription.ARCHIVED,
     Meaning.ACTIVE_WRITER: Subscription.HELD_ELSEWHERE,
 }
+HOLDER_LOOK_S = 60.0
+"""Who has a file open is found among all open files of all processes; that takes milliseconds."""
+
 _NEVER_USED = {Meaning.NO_ROLLOUT, Meaning.NOT_SUPPORTED}
 """How a resume is refused for want of a first turn, by version (WIRE-FACTS, "Handshake")."""
 
@@ -44,6 +50,9 @@ class ThreadWatch:
         #: The newest turn in which a message was seen: history lists no turn that has none, as a
         #: hook that blocks leaves one, and not by the id that a review begins with.
         self.newest: TurnId | None = None
+        #: The processes that had its record open when the server said that another one has it.
+        self.holders: frozenset[int] = frozenset()
+        self._holders_due_s = 0.0
         self._ledger = ledger
         #: Where its records lie, once that was looked up.
         self._records: tuple[str, ...] = ()
@@ -52,6 +61,13 @@ class ThreadWatch:
     def is_subscribed(self) -> bool:
         """Say whether turns and items of the thread reach this connection."""
         return self.state.subscription is Subscription.SUBSCRIBED
+
+    @property
+    def holder(self) -> str:
+        """Name who has the thread open, for a sentence; empty where nobody else was found."""
+        if self.state.subscription is not Subscription.HELD_ELSEWHERE or not self.holders:
+            return ""
+        return f": pid {', '.join(map(str, sorted(self.holders)))}"
 
     def observe(self, event: Event) -> None:
         """Take one event of this thread; synchronous, in the order of the wire."""
@@ -208,8 +224,24 @@ class ThreadWatch:
             await self._learn_of_unused()
         elif meaning in _UNRESUMABLE:
             self.state = self.state._replace(subscription=_UNRESUMABLE[meaning])
+            if meaning is Meaning.ACTIVE_WRITER:
+                await self._learn_who_holds()
         else:
             raise refused
+
+    async def _learn_who_holds(self) -> None:
+        now_s = anyio.current_time()
+        if now_s < self._holders_due_s:
+            return
+        self._holders_due_s = now_s + HOLDER_LOOK_S
+        try:
+            path = read_thread_view(await self.session.call(read_thread(self.thread))).path
+        except Refused:
+            return
+        if path is not None:
+            found = await self._ledger.ask(lambda _: writers_of(path))
+            peer = self.session.peer
+            self.holders = frozenset(found - ({peer.pid} if peer else set()))
 
     async def _learn_of_unused(self) -> None:
         try:

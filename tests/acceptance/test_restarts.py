@@ -20,6 +20,7 @@ from tests.acceptance.scenes import (
     used_thread,
     wait_for_steer,
 )
+from tests.acceptance.sockets import unread_bytes
 
 
 def restart_server(rig: Rig, machine: Machine) -> None:
@@ -121,6 +122,8 @@ def lose_an_unanswered_steer(rig: Rig, machine: Machine, version: str) -> str:
     os.kill(rig.server.pid, signal.SIGSTOP)
     machine.deliver("m1", thread, "lost")
     machine.wait_for_phase("m1", "pending")
+    # Signs of life that wait there, too, are smaller.
+    machine.wait_until(lambda: unread_bytes(rig.server.pid) > 250, "the request in its socket")
     rig.server.kill()
     return thread
 

@@ -1,3 +1,4 @@
+import os
 from contextlib import asynccontextmanager
 
 import anyio
@@ -398,6 +399,15 @@ async def test_what_keeps_us_from_the_thread_is_recorded_once_and_waited_for(ben
         setattr(thread, flag, False)
         await desk.attempt()
     assert bench.standing().phase is Phase.SURFACED
+
+
+async def test_who_has_the_thread_open_is_named(bench):
+    thread = bench.server.add_thread(is_held_elsewhere=True)
+    bench.admit(thread=thread)
+    with thread.path.open("ab"):
+        async with dispatching(bench, thread) as desk:
+            await desk.attempt()
+    assert bench.standing().why == f"another server process has this thread open: pid {os.getpid()}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import json
 
 import anyio
 import pytest
+import structlog
 
 from codexdrv.engine.reconciliation import Patience
 from codexdrv.errors import JournalBusy
@@ -618,3 +619,25 @@ async def test_a_turn_that_was_reverted_is_not_said_to_run_for_ever(bench, threa
         await until_settled(bench)
     assert bench.standing().outcome is Outcome.INTERRUPTED
     assert "reverted" in bench.journal.story(DeliveryId("m1"))[-1].news.why
+
+
+@pytest.mark.parametrize(
+    ("flag", "why"),
+    [("is_archived", "it is archived"), ("is_held_elsewhere", "another server process has it")],
+)
+async def test_a_thread_that_cannot_be_kept_loaded_is_told_once_and_tried_again(bench, flag, why):
+    thread = bench.server.add_thread(**{flag: True})
+    with structlog.testing.capture_logs() as lines:
+        async with (
+            bench.connected() as generation,
+            bench.serving(generation, thread, is_kept=True) as lane,
+        ):
+            await pass_time(LONG_S)
+            setattr(thread, flag, False)
+            await until(lambda: lane.watch.is_subscribed)
+            await pass_time(LONG_S)
+    told = [line for line in lines if line["event"].startswith("lane.")]
+    assert [line["event"] for line in told] == ["lane.held_up", "lane.freed"]
+    assert why in told[0]["error"]
+    # Every five seconds at most.
+    assert LONG_S / 5 <= told[1]["after_failures"] <= LONG_S / 5 + 10
