@@ -12,10 +12,10 @@ JOBS ?= 4
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv binaries test torture soak compatibility record states lint types demo wheel-test check clean
+.PHONY: help venv binaries test torture soak soak-supervisor compatibility record states lint types demo wheel-test check clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 venv: $(STAMP) ## Make .venv, with all that development needs (PYTHON=python3)
 
@@ -40,6 +40,9 @@ torture: binaries ## Torture every version: kills, cuts, locks, full disks (DELI
 
 soak: $(STAMP) ## Run 10,000 worlds of the simulator, and every pair of steps (SEEDS=N START=N)
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),10000) --start $(or $(START),0) --pairs
+
+soak-supervisor: binaries ## Run a supervisor for an hour, with a fault a minute (MINUTES=60 SEED=1)
+	$(BIN)/python -m tests.soak supervisor --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
 
 compatibility: binaries ## Write docs/compatibility.md from a run on every version
 	@export CODEXDRV_REQUIRE_ALL_VERSIONS=1 CODEXDRV_RECORD_COMPATIBILITY=1

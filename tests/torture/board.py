@@ -32,7 +32,8 @@ LIVE = {"queued", "pending", "uncertain"}
 class Board:
     """How all deliveries of a world stand, looked up in the journal all the time."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, *, look_s: float = LOOK_S) -> None:
+        self._look_s = look_s
         self._path = state / "journal.sqlite3"
         self._stands: dict[str, Stand] = {}
         self._is_over = threading.Event()
@@ -64,7 +65,7 @@ class Board:
         link = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)
         with contextlib.closing(link):
             version = None
-            while not self._is_over.wait(LOOK_S):
+            while not self._is_over.wait(self._look_s):
                 found = link.execute("PRAGMA data_version").fetchone()
                 if found == version:
                     continue
