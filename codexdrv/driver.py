@@ -10,6 +10,7 @@ from codexdrv.connect import Connect
 from codexdrv.engine.lane import LanePace
 from codexdrv.engine.lanes import Lanes, LaneSettings
 from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.questions import OpenQuestion
 from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Link
 from codexdrv.engine.surroundings import REAL, Surroundings
@@ -145,6 +146,11 @@ class Driver:
     def threads(self) -> dict[ThreadId, ThreadWatch]:
         """Say what is known of each thread that is served now."""
         return self._lanes.watches()
+
+    def questions(self) -> list[OpenQuestion]:
+        """List what the server has asked and nobody has answered, oldest first."""
+        session = self._generations.session
+        return session.questions.all() if session else []
 
     async def _watch_journal(self) -> None:
         """Look for what was written without a ring, which may be lost, and what has expired."""

@@ -12,6 +12,7 @@ from codexdrv.config import Limits
 from codexdrv.connect import Connect, Connection
 from codexdrv.engine.lanes import Lanes
 from codexdrv.engine.ledger import Ledger
+from codexdrv.engine.questions import KnownQuestions
 from codexdrv.engine.session import Link, Pace, Session, check_home
 from codexdrv.engine.trouble import Trouble
 from codexdrv.errors import FrameTooBig, LinkError, PeerError
@@ -74,6 +75,7 @@ class Generations:
         self._version = version
         self._codex_home = codex_home
         self._on_change = on_change
+        self._known = KnownQuestions(on_change=on_change)
         self._rung = anyio.Event()
         self._number, self._failures, self._has_served = 0, 0, False
         #: See `Session.page_items`.
@@ -151,6 +153,7 @@ class Generations:
             on_event=self._lanes.hear,
             on_gap=self._lanes.hear_gap,
             policy=self._policy,
+            known=self._known,
             page_items=self._page_items,
         )
         self._standing = _Standing(

@@ -6,6 +6,7 @@ from typing import Any
 
 from codexdrv.clock import now_ms
 from codexdrv.driver import Driver
+from codexdrv.engine.questions import question_object
 from codexdrv.snapshot import FILE_NAME
 
 
@@ -37,6 +38,7 @@ def draw(driver: Driver, *, life: int, began_ms: int, version: str) -> dict[str,
             }
             for thread, watch in driver.threads().items()
         },
+        "questions": [question_object(question) for question in driver.questions()],
     }
 
 

@@ -22,7 +22,7 @@ PRINTED = {
     "doctor": ("doctor",),
 }
 """Command → the objects that it prints with --json; any of them may print an `error` instead."""
-WRITTEN = ("status-file",)
+WRITTEN = ("status-file", "question")
 """What the supervisor writes."""
 
 

@@ -19,6 +19,7 @@ from codexdrv.journal.journal import Journal
 from codexdrv.protocol.questions import Policy
 from codexdrv.rules.lifecycle import Outcome, WhenBusy
 from codexdrv.rules.ownership import Phase
+from codexdrv.wire.message import Request
 from tests.fakes.orders import make_order
 from tests.fakes.server import FakeServer, Reply
 
@@ -502,3 +503,25 @@ async def test_the_link_says_since_when_it_stands_and_how_often_the_server_was_a
 def is_subscribed(rig, thread):
     watch = rig.driver.threads().get(thread.id)
     return watch is not None and watch.is_subscribed
+
+
+async def test_a_question_is_as_old_on_the_next_connection_as_it_was_on_the_last(rig):
+    approval = Request(
+        0, "item/commandExecution/requestApproval", {"threadId": "t1", "turnId": "u1"}
+    )
+
+    async def ask():
+        await until(lambda: rig.driver.link().is_connected)
+        for connection in rig.server.connections:
+            connection.send(approval)
+        await until(rig.driver.questions)
+        return rig.driver.questions()
+
+    assert rig.driver.questions() == []
+    async with rig.listening(), rig.driving():
+        before = await ask()
+        rig.server.drop_all()
+        await until(lambda: not rig.driver.link().is_connected)
+        assert rig.driver.questions() == []
+        rig.driver.ring()
+        assert await ask() == before

@@ -8,6 +8,7 @@ from typing import NamedTuple, NoReturn
 import anyio
 import structlog
 
+from codexdrv.engine.questions import KnownQuestions, OpenQuestions
 from codexdrv.engine.rpc import OnAnswer, Rpc
 from codexdrv.errors import CodexdrvError, LinkError, LinkLost, NoServer, Refused
 from codexdrv.protocol.events import Event, translate
@@ -17,7 +18,7 @@ from codexdrv.protocol.results import Greeting, read_greeting
 from codexdrv.protocol.versions import server_version
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity
-from codexdrv.wire.message import Message, Notification, Request
+from codexdrv.wire.message import Message, Notification, Request, Response
 
 
 CLIENT_NAME = "codexdrv"
@@ -72,6 +73,7 @@ class Session:
         on_event: OnEvent,
         on_gap: Callable[[], None] = lambda: None,
         policy: Policy = Policy.LEAVE,
+        known: KnownQuestions | None = None,
         page_items: int = PAGE_ITEMS,
     ) -> None:
         """Take a connection that nobody has greeted.
@@ -83,6 +85,7 @@ class Session:
             on_event: told what the server says.
             on_gap: told that something it said was over the cap and is lost.
             policy: how its questions are answered.
+            known: what the connections before have seen of its questions.
             page_items: see the attribute.
         """
         #: How many items a page of history may hold; fewer once a page was over the cap.
@@ -93,8 +96,11 @@ class Session:
         self.greeting = Greeting("", None)
         self._channel = channel
         self._on_event = on_event
+        self._on_gap = on_gap
         self._policy = policy
-        self._rpc = Rpc(channel, self._hear, on_gap)
+        #: What the server asks, and gets no answer from us.
+        self.questions = OpenQuestions(known or KnownQuestions(), peer)
+        self._rpc = Rpc(channel, self._hear, self._lose)
 
     async def run(
         self, serve: Callable[["Session"], Awaitable[None]], *, version: str, pace: Pace
@@ -151,6 +157,14 @@ class Session:
             self.peer,
         )
 
+    def reply(self, response: Response) -> None:
+        """Answer a question of the server as an operator has decided; the first answer wins.
+
+        Raises:
+            LinkError: it was not sent.
+        """
+        self._rpc.send(response)
+
     async def wait_until_quiet(self) -> None:
         """Wait until every request that was sent has its answer, or none can come any more."""
         await self._rpc.wait_until_quiet()
@@ -181,15 +195,21 @@ class Session:
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Notification):
+            self.questions.hear(message)
             self._on_event(translate(message))
         elif isinstance(message, Request):
             self._answer(message)
+
+    def _lose(self) -> None:
+        self.questions.forget()
+        self._on_gap()
 
     def _answer(self, question: Request) -> None:
         # Attached, we answer no request of the server: the first answer wins over the user's own
         # client, which sees the same request (DESIGN.md, "Supervisor").
         reply = answer(question, self._policy)
         if reply is None:
+            self.questions.ask(question)
             return
         thread = question.params.get("threadId")
         try:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from codexdrv.demo.script import CallTool, Reply, RunCommand, Step
-from codexdrv.protocol.questions import DECLINED, DECLINES, No, Policy, answer
+from codexdrv.protocol.questions import DECLINED, POSTURES, No, Policy, answer
 from codexdrv.wire.message import Request, encode
 from tests.acceptance.binaries import by_version
 from tests.acceptance.kit import Message, Rig, ServerError, Truth
@@ -206,7 +206,7 @@ def test_a_turn_that_wants_our_clock_fails_and_quotes_us(rig: Rig, version: str)
     turn = truth.start_turn(start_thread(rig, truth, params), ASK)
     decline(truth, truth.wait_for(lambda message: message["method"] == "currentTime/read"))
     ended = truth.wait_for_turn(turn)
-    refused = DECLINES["currentTime/read"]
+    refused = POSTURES["currentTime/read"].declines
     assert isinstance(refused, No)
     assert ended["status"] == "failed"
     assert f"code={DECLINED} message={refused.message}" in ended["error"]["message"]

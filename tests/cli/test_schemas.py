@@ -13,6 +13,7 @@ from codexdrv.errors import CodexdrvError
 from codexdrv.journal.dispatch import Dispatch, Mark, Peer, Step, encode_dispatch
 from codexdrv.journal.journal import Writer
 from codexdrv.protocol.events import ThreadStatus
+from codexdrv.protocol.questions import POSTURES, Decision, posture_of
 from codexdrv.rules.lifecycle import News, Outcome
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.routing import Action
@@ -43,6 +44,20 @@ PICTURE = {
     "threads": {
         THREAD: {"status": "active", "subscription": "subscribed", "turn": TURN, "waiting": False}
     },
+    "questions": [
+        {
+            "id": "0123456789abcdef",
+            "method": "item/commandExecution/requestApproval",
+            "kind": "command",
+            "thread": THREAD,
+            "turn": TURN,
+            "since_ms": NOW_MS,
+            "summary": "run: make",
+            "decisions": ["accept", "accept-for-session", "decline", "cancel"],
+            "questions": [],
+            "required": [],
+        }
+    ],
 }
 
 
@@ -108,6 +123,10 @@ def test_the_words_are_those_of_the_code():
     assert thread["status"]["enum"] == [*ThreadStatus]
     assert thread["subscription"]["enum"] == [*Subscription]
     assert schemas["thread"]["properties"]["status"]["enum"] == [*ThreadStatus]
+    question = schemas["question"]["properties"]
+    kinds = dict.fromkeys(posture_of(method).kind for method in [*POSTURES, "another"])
+    assert question["kind"]["enum"] == [*kinds]
+    assert question["decisions"]["items"]["enum"] == [*Decision]
     finding = schemas["doctor"]["$defs"]["finding"]["properties"]
     assert finding["state"]["enum"] == [*State]
 

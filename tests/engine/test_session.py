@@ -143,6 +143,49 @@ async def test_questions_that_are_left_to_the_user_are_not_answered(bench):
     assert await ask_and_read(bench, Policy.LEAVE, APPROVAL) == []
 
 
+async def listed(bench, policy, *questions):
+    heard = []
+    async with bench.served_stream() as stream, anyio.create_task_group() as tasks:
+        session = make_session(stream, heard.append, policy=policy)
+        tasks.start_soon(run_to_the_end, session)
+        await until(lambda: b"initialized" in b"".join(stream.sent))
+        connection = next(iter(bench.server.connections))
+        for question in questions:
+            connection.send(question)
+        connection.send(Notification("some/news", {}))
+        await until(lambda: heard == [Unrecognized("some/news")])
+        before = [each.request for each in session.questions.all()]
+        session._lose()
+        assert session.questions.all() == []
+        tasks.cancel_scope.cancel()
+    return before
+
+
+async def test_what_nobody_answers_is_open_until_something_of_it_may_be_lost(bench):
+    tokens = Request(1, "account/chatgptAuthTokens/refresh", {})
+    assert await listed(bench, Policy.LEAVE, APPROVAL, tokens) == [APPROVAL, tokens]
+
+
+async def test_of_what_is_declined_only_what_gets_no_answer_is_open(bench):
+    tokens = Request(1, "account/chatgptAuthTokens/refresh", {})
+    assert await listed(bench, Policy.DECLINE, APPROVAL, tokens) == [tokens]
+
+
+async def test_a_question_is_closed_by_the_server_s_own_word(bench):
+    told = {"threadId": "x", "requestId": 0}
+    async with bench.connected() as generation:
+        connection = next(iter(bench.server.connections))
+        connection.send(APPROVAL)
+        await until(lambda: bool(generation.session.questions.all()))
+        generation.session.reply(Response(0, {"decision": "accept"}))
+        await pass_time()
+        assert len(generation.session.questions.all()) == 1
+        connection.send(Notification("serverRequest/resolved", told))
+        await until(lambda: not generation.session.questions.all())
+        answered = b"".join(generation.stream.sent).splitlines()[-1]
+    assert decode(answered) == Response(0, {"decision": "accept"})
+
+
 async def test_a_server_on_stdio_that_has_nothing_to_say_but_answers_stays(bench):
     async with bench.served_stream() as stream, anyio.create_task_group() as tasks:
         session = make_session(stream, framing=JsonlFraming)

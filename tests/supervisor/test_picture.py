@@ -113,6 +113,7 @@ def test_a_life_without_a_server_says_why(driver):
             "silent_s": None,
         },
         "threads": {},
+        "questions": [],
     }
 
 

@@ -1,0 +1,214 @@
+"""The open questions of one connection: which there are, since when, and how each ends."""
+
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import anyio
+import orjson
+import structlog
+
+from codexdrv.clock import now_ms as read_clock
+from codexdrv.protocol.asked import (
+    PARTS_MAX,
+    Place,
+    is_settled,
+    place_of,
+    questions_of,
+    read_files,
+    required_of,
+    settles,
+    summarize,
+)
+from codexdrv.protocol.questions import Decision, offered, posture_of
+from codexdrv.transport.peer import PeerIdentity
+from codexdrv.wire.message import Notification, Request
+
+
+OPEN_MAX = 100
+"""A thread has one or two; whoever made more would fill the status file."""
+
+ID_DIGITS = 16
+
+log = structlog.get_logger()
+
+
+class OpenQuestion(NamedTuple):
+    """A question of the server that nobody has answered yet."""
+
+    #: Ours: the same for everybody who sees this question of this very server process.
+    id: str
+    request: Request
+    kind: str
+    place: Place
+    #: When this life first saw it; Unix milliseconds.
+    since_ms: int
+    #: What is asked, safe to show.
+    summary: str
+    decisions: tuple[Decision, ...]
+
+
+def identify_question(request: Request, server: PeerIdentity | None) -> str:
+    """Name a question for ever: no other one, of this server or a later one, has this id."""
+    process = list(server[:3]) if server else None
+    whole = orjson.dumps([process, request.id, request.method, *place_of(request)])
+    return hashlib.sha256(whole).hexdigest()[:ID_DIGITS]
+
+
+class KnownQuestions:
+    """What one life has seen of the questions of a server, over all connections to it.
+
+    A question that is asked again on a new connection is as old as it was on the last one.
+    """
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int] = read_clock,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.now_ms = now_ms
+        self.on_change = on_change
+        self._server: PeerIdentity | None = None
+        self._seen: dict[str, OpenQuestion] = {}
+
+    def begin(self, server: PeerIdentity | None) -> None:
+        """A connection begins; what another server asked went with it."""
+        if server != self._server:
+            self._seen.clear()
+        self._server = server
+
+    def recall(self, name: str) -> OpenQuestion | None:
+        """Look up a question that was seen and not settled."""
+        return self._seen.get(name)
+
+    def note(self, question: OpenQuestion) -> None:
+        """Remember a question; the oldest ones are forgotten first."""
+        while len(self._seen) >= 2 * OPEN_MAX:
+            del self._seen[next(iter(self._seen))]
+        self._seen[question.id] = question
+
+    def forget(self, question: OpenQuestion) -> None:
+        """A question is settled."""
+        self._seen.pop(question.id, None)
+
+
+class OpenQuestions:
+    """What the server has asked on one connection and nobody has answered."""
+
+    def __init__(self, known: KnownQuestions, server: PeerIdentity | None) -> None:
+        """Begin with none.
+
+        Args:
+            known: what the connections before have seen.
+            server: the process that asks, where that is known.
+        """
+        known.begin(server)
+        self._known = known
+        self._server = server
+        # An id on the wire keeps its type: 1 and "1" are two.
+        self._open: dict[tuple[type, int | str], OpenQuestion] = {}
+        #: The files that items are about to change, by the item's id.
+        self._files: dict[str, str] = {}
+        self._changed = anyio.Event()
+
+    def all(self) -> list[OpenQuestion]:
+        """List them, oldest first."""
+        now = self._known.now_ms()
+        for question in [*self._open.values()]:
+            lapses_ms = posture_of(question.request.method).lapses_ms
+            if lapses_ms is not None and now - question.since_ms > lapses_ms:
+                self._close(question, "lapsed")
+        return sorted(self._open.values(), key=lambda question: question.since_ms)
+
+    def find(self, name: str) -> OpenQuestion | None:
+        """Look one up by its id; two of one id are none that anybody can mean."""
+        found = [each for each in self._open.values() if each.id == name]
+        return found[0] if len(found) == 1 else None
+
+    async def wait_for_change(self) -> None:
+        """Wait until one is asked or settled."""
+        await self._changed.wait()
+
+    def ask(self, request: Request) -> None:
+        """Take a question that gets no answer from us; asked once more, it is the same."""
+        key = (type(request.id), request.id)
+        if key in self._open:
+            return
+        if len(self._open) >= OPEN_MAX:
+            log.warning("question.not_listed", method=request.method, open=len(self._open))
+            return
+        name = identify_question(request, self._server)
+        question = self._known.recall(name)
+        if question is None or question.request != request:
+            question = self._read(name, request)
+            self._known.note(question)
+            thread = question.place.thread
+            log.info("question.opened", id=name, method=request.method, thread_id=thread)
+        self._open[key] = question
+        self._tell_change()
+
+    def hear(self, news: Notification) -> None:
+        """Take a notification: it may settle some."""
+        if files := read_files(news):
+            while len(self._files) >= OPEN_MAX:
+                del self._files[next(iter(self._files))]
+            self._files[files[0]] = files[1]
+        settled = settles(news) if self._open else None
+        if settled is not None:
+            for question in [*self._open.values()]:
+                if is_settled(question.request, settled):
+                    self._close(question, news.method)
+
+    def forget(self) -> None:
+        """Something the server said is lost: what is still open, it says again."""
+        self._open.clear()
+        self._tell_change()
+
+    def _read(self, name: str, request: Request) -> OpenQuestion:
+        place = place_of(request)
+        # Where nothing tells one server from the next, the turn must: no other has its id.
+        is_certain = self._server is not None or place.turn is not None
+        return OpenQuestion(
+            name,
+            request,
+            posture_of(request.method).kind,
+            place,
+            self._known.now_ms(),
+            summarize(request, self._files.get(place.item or "", "")),
+            offered(request) if is_certain else (),
+        )
+
+    def _close(self, question: OpenQuestion, by: str) -> None:
+        del self._open[type(question.request.id), question.request.id]
+        self._known.forget(question)
+        log.info(
+            "question.closed",
+            id=question.id,
+            method=question.request.method,
+            thread_id=question.place.thread,
+            by=by,
+            age_s=round((self._known.now_ms() - question.since_ms) / 1000, 1),
+        )
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+        self._known.on_change()
+
+
+def question_object(question: OpenQuestion) -> dict[str, object]:
+    """Lay a question out as the status file has it, and as `attention --json` prints it."""
+    return {
+        "id": question.id,
+        "method": question.request.method,
+        "kind": question.kind,
+        "thread": question.place.thread,
+        "turn": question.place.turn,
+        "since_ms": question.since_ms,
+        "summary": question.summary,
+        "decisions": list(question.decisions),
+        "questions": list(questions_of(question.request)[:PARTS_MAX]),
+        "required": list(required_of(question.request)[:PARTS_MAX]),
+    }

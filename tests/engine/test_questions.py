@@ -1,0 +1,225 @@
+"""Which questions are open: each is listed once, as old as it is, until something settles it."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from codexdrv.engine.questions import (
+    OPEN_MAX,
+    KnownQuestions,
+    OpenQuestions,
+    identify_question,
+    question_object,
+)
+from codexdrv.protocol.questions import GIVES_UP_MS, Decision
+from codexdrv.wire.message import Notification, Request
+from tests.engine.kit import PEER
+from tests.public_shapes import check
+
+
+COMMAND = "item/commandExecution/requestApproval"
+PLACE = {"threadId": "t1", "turnId": "u1", "itemId": "i1"}
+NEXT_SERVER = PEER._replace(start_ticks=100)
+
+
+class Clock:
+    def __init__(self):
+        self.now_ms = 1_000
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def known(clock):
+    return KnownQuestions(now_ms=lambda: clock.now_ms)
+
+
+@pytest.fixture
+def questions(known):
+    return OpenQuestions(known, PEER)
+
+
+def request(number=0, method=COMMAND, **params):
+    return Request(number, method, PLACE | {"command": "rm x"} | params)
+
+
+def resolve(number, thread="t1"):
+    return Notification("serverRequest/resolved", {"threadId": thread, "requestId": number})
+
+
+def ids(questions):
+    return [each.request.id for each in questions.all()]
+
+
+def test_a_question_is_listed_with_all_that_an_operator_needs(questions):
+    questions.ask(request())
+    (found,) = questions.all()
+    body = question_object(found)
+    check("question", body)
+    assert body == {
+        "id": identify_question(request(), PEER),
+        "method": COMMAND,
+        "kind": "command",
+        "thread": "t1",
+        "turn": "u1",
+        "since_ms": 1_000,
+        "summary": "run: rm x",
+        "decisions": [*Decision],
+        "questions": [],
+        "required": [],
+    }
+
+
+def test_no_two_questions_have_one_id():
+    servers = (PEER, PEER._replace(pid=1), NEXT_SERVER, PEER._replace(boot_id="other"), None)
+    requests = (
+        *(request(), request(1), request("0"), request(method="item/fileChange/requestApproval")),
+        *(request(threadId="t2"), request(turnId="u2"), request(itemId="i2")),
+    )
+    named = {identify_question(each, server) for server in servers for each in requests}
+    assert len(named) == len(servers) * len(requests)
+    # Seen out of another namespace, it is the same process.
+    elsewhere = PEER._replace(namespace="pid:[1]")
+    assert identify_question(request(), PEER) == identify_question(request(), elsewhere)
+
+
+def test_the_server_settles_one_and_the_others_stay(questions):
+    for number in (0, 1, "0"):
+        questions.ask(request(number))
+    questions.hear(resolve(0))
+    assert ids(questions) == [1, "0"]
+    questions.hear(resolve(0))
+    questions.hear(resolve(1, thread="t2"))
+    assert ids(questions) == [1, "0"]
+    questions.hear(Notification("thread/closed", {"threadId": "t1"}))
+    assert ids(questions) == []
+
+
+def test_one_that_is_asked_again_is_the_same(questions, clock):
+    questions.ask(request())
+    clock.now_ms += 500
+    questions.ask(request())
+    assert [each.since_ms for each in questions.all()] == [1_000]
+
+
+def test_on_a_new_connection_to_the_same_server_it_is_as_old_as_it_was(questions, known, clock):
+    item = {"id": "i1", "type": "fileChange", "changes": [{"path": "/w/x"}]}
+    questions.hear(Notification("item/started", {"threadId": "t1", "item": item}))
+    asked = request(method="item/fileChange/requestApproval")
+    questions.ask(asked)
+    clock.now_ms += 60_000
+    again = OpenQuestions(known, PEER)
+    assert again.all() == []
+    again.ask(asked)
+    assert again.all() == questions.all()
+    assert again.all()[0].since_ms == 1_000
+    assert again.all()[0].summary == "change /w/x"
+
+
+def test_another_server_s_question_is_another_one(questions, known, clock):
+    questions.ask(request())
+    clock.now_ms += 60_000
+    again = OpenQuestions(known, NEXT_SERVER)
+    again.ask(request())
+    (before,), (after,) = questions.all(), again.all()
+    assert after.id != before.id
+    assert after.since_ms == 61_000
+    assert again.find(before.id) is None
+
+
+def test_a_settled_one_that_comes_again_begins_anew(questions, clock):
+    questions.ask(request())
+    questions.hear(resolve(0))
+    clock.now_ms += 1
+    questions.ask(request())
+    assert [each.since_ms for each in questions.all()] == [1_001]
+
+
+def test_what_the_server_stops_waiting_for_lapses(questions, clock):
+    questions.ask(Request(0, "account/chatgptAuthTokens/refresh", {}))
+    questions.ask(request(1))
+    clock.now_ms += GIVES_UP_MS
+    assert ids(questions) == [0, 1]
+    clock.now_ms += 1
+    assert ids(questions) == [1]
+
+
+def test_the_oldest_come_first_and_there_is_an_end_to_them(questions, clock):
+    questions.ask(request(7))
+    clock.now_ms -= 1
+    for number in range(100, 100 + OPEN_MAX):
+        questions.ask(request(number))
+    assert len(questions.all()) == OPEN_MAX
+    assert ids(questions)[-1] == 7
+
+
+def test_what_was_seen_is_forgotten_in_the_end(questions, known):
+    for number in range(5 * OPEN_MAX):
+        questions.ask(request(number))
+        questions.forget()
+    assert len(known._seen) == 2 * OPEN_MAX
+    for number in range(5 * OPEN_MAX):
+        item = {"id": f"i{number}", "type": "fileChange", "changes": []}
+        questions.hear(Notification("item/started", {"item": item}))
+    assert len(questions._files) == OPEN_MAX
+
+
+def test_after_a_gap_only_what_is_asked_again_is_open(questions, clock):
+    questions.ask(request(0))
+    questions.ask(request(1))
+    clock.now_ms += 9
+    questions.forget()
+    questions.ask(request(1))
+    assert [(each.request.id, each.since_ms) for each in questions.all()] == [(1, 1_000)]
+
+
+@pytest.mark.parametrize(
+    ("server", "turn", "is_offered"),
+    [
+        (None, "u1", True),
+        (None, None, False),
+        (PEER, None, True),
+    ],
+)
+def test_an_operator_may_answer_what_no_later_server_can_ask_alike(known, server, turn, is_offered):
+    questions = OpenQuestions(known, server)
+    questions.ask(request(turnId=turn))
+    assert bool(questions.all()[0].decisions) is is_offered
+
+
+def test_two_of_one_id_are_nobody_s(questions):
+    questions.ask(request(0))
+    (found,) = questions.all()
+    assert questions.find(found.id) == found
+    questions._open[int, 1] = found
+    assert questions.find(found.id) is None
+
+
+def test_each_question_is_logged_when_it_opens_and_when_it_ends_and_never_what_it_asks(
+    questions, known, clock
+):
+    with capture_logs() as logged:
+        questions.ask(request())
+        again = OpenQuestions(known, PEER)
+        again.ask(request())
+        clock.now_ms += 1_500
+        again.hear(resolve(0))
+    name = identify_question(request(), PEER)
+    same = {"id": name, "method": COMMAND, "thread_id": "t1", "log_level": "info"}
+    assert logged == [
+        {"event": "question.opened"} | same,
+        {"event": "question.closed", "by": "serverRequest/resolved", "age_s": 1.5} | same,
+    ]
+
+
+async def test_whoever_waits_is_told_of_every_change(known):
+    changes = []
+    known.on_change = lambda: changes.append(1)
+    questions = OpenQuestions(known, PEER)
+    questions.ask(request())
+    questions.ask(request())
+    questions.hear(Notification("some/news", {}))
+    questions.hear(resolve(0))
+    assert len(changes) == 2
