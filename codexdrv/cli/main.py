@@ -32,6 +32,7 @@ COMMANDS = (
     Command("resolve", "settle a delivery by an operator's word", "resolve"),
     Command("supervise", "run the supervisor that dispatches", "supervise"),
     Command("doctor", "say what is wrong with this machine, and how to mend it", "doctor"),
+    Command("service-template", "print a unit that runs the supervisor", "service_template"),
     Command("demo", "see it work: a real server, a scripted model, four messages", "demo"),
 )
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from codexdrv.clock import now_ms
 from codexdrv.config import Config
-from codexdrv.doctor import codex, environment, journal, places, resident
+from codexdrv.doctor import codex, environment, journal, places, resident, unit
 from codexdrv.doctor.finding import Finding, look_at
 from codexdrv.paths import Offence
 
@@ -27,6 +27,7 @@ class Seen(NamedTuple):
     home_disk: places.Disk | Offence
     journal: journal.JournalSeen | Offence | None
     supervisor: resident.ResidentSeen | Offence
+    units: list[unit.UnitSeen] | Offence
 
     @property
     def is_up(self) -> bool:
@@ -76,6 +77,7 @@ CHECKS: tuple[Callable[[Seen], list[Finding]], ...] = (
     lambda seen: places.judge_room(seen.state_disk, seen.home_disk),
     lambda seen: [journal.judge_journal(seen.journal)],
     _judge_supervisor,
+    lambda seen: unit.judge_units(seen.units, seen.config, version=seen.version),
 )
 """In this order: what others rest on comes first. A new check looks in `look`, and judges here."""
 
@@ -102,6 +104,7 @@ def look(config: Config, *, version: str) -> Seen:
         look_at(lambda: places.look_at_disk(home)),
         look_at(lambda: journal.look_at_journal(directory)),
         look_at(lambda: resident.look_at_supervisor(directory, patience_s=patience_s)),
+        look_at(lambda: unit.look_at_units(config)),
     )
 
 

@@ -40,8 +40,11 @@ GIB_BLOCKS = 2**30 // 4096
 
 
 @pytest.fixture
-def desk(desk):
-    """A desk with a Codex home of its own."""
+def desk(desk, monkeypatch):
+    """A desk with a Codex home of its own, and no service of whoever runs the tests."""
+    monkeypatch.setenv("HOME", f"{desk.root}/home")
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
     home = desk.root / "codex"
     home.mkdir(mode=0o700)
     desk.configure(f'server.codex_home = "{home}"')
@@ -95,7 +98,7 @@ def test_a_newcomer_is_told_what_to_do_in_words_that_can_be_run(desk):
     names = [line[7:20].strip() for line in lines if not line.startswith(" ")]
     assert names == [
         *("python", "package", "configuration", "binary", "socket", "server", "home"),
-        *("permissions", "file system", "disk", "journal", "supervisor"),
+        *("permissions", "file system", "disk", "journal", "supervisor", "unit"),
     ]
 
 

@@ -26,7 +26,6 @@ ON_THE_JOURNAL = [
 ]
 NOT_YET = {
     *("completed", "replies", "watch", "attention"),
-    *("service-template",),
 }
 """Words of commands, flags and choices that do not work yet."""
 
@@ -131,9 +130,10 @@ def test_a_process_takes_its_configuration_from_its_environment(desk):
     assert err.startswith(b"codexdrv: The configuration /nonexistent.toml cannot be read")
 
 
+@pytest.mark.field_report("openclaw#60170")
 @pytest.mark.parametrize(
     "words",
-    [*ON_THE_JOURNAL, ["threads"], ["supervise"], ["doctor"]],
+    [*ON_THE_JOURNAL, ["threads"], ["supervise"], ["doctor"], ["service-template", "systemd"]],
     ids=lambda words: " ".join(words[:2]),
 )
 def test_a_wrong_configuration_stops_every_command_that_reads_one(desk, words):
