@@ -121,6 +121,13 @@ class _Help(argparse.RawDescriptionHelpFormatter):
             columns = HELP_COLUMNS
         super().__init__(prog, max_help_position=26, width=min(columns, HELP_COLUMNS) - 2)
 
+    def add_argument(self, action: argparse.Action) -> None:
+        """Leave room for the longest command: argparse forgets how far in they stand."""
+        super().add_argument(action)
+        for command in self._iter_indented_subactions(action):
+            length = self._current_indent + len(self._format_action_invocation(command))
+            self._action_max_length = max(self._action_max_length, length)
+
 
 class _Parser(argparse.ArgumentParser):
     """Usage errors are one sentence and where to look."""
