@@ -124,6 +124,7 @@ async def until_surfaced(rig, name="m1"):
     await until(lambda: rig.standing(name).phase is Phase.SURFACED)
 
 
+@pytest.mark.field_report("overdeck#2725", "codex-mobile#112", "get-bb/bb#2275")
 async def test_what_was_admitted_before_is_delivered_when_the_connection_stands(rig):
     thread = rig.server.add_thread()
     rig.admit(thread)
@@ -146,6 +147,7 @@ async def test_a_ring_brings_what_is_admitted_later(rig):
         await until_surfaced(rig)
 
 
+@pytest.mark.field_report("overdeck#2725", "codex-mobile#112", "get-bb/bb#2275")
 async def test_a_ring_wakes_a_lane_that_has_nothing_to_do(rig):
     thread = rig.server.add_thread()
     rig.admit(thread, "m1")
@@ -156,6 +158,7 @@ async def test_a_ring_wakes_a_lane_that_has_nothing_to_do(rig):
         await until_surfaced(rig, "m2")
 
 
+@pytest.mark.field_report("overdeck#2725", "codex-mobile#112", "get-bb/bb#2275")
 async def test_without_a_ring_the_journal_is_looked_at(tmp_path):
     rig = Rig(tmp_path, LIMITS._replace(poll_s=0.02))
     thread = rig.server.add_thread()
@@ -223,6 +226,7 @@ async def test_without_a_server_it_says_why_and_tries_again(rig):
             await until_surfaced(rig)
 
 
+@pytest.mark.field_report("remodex#187", "openai/codex#32254")
 async def test_a_lost_connection_is_made_again_and_what_was_open_is_looked_for(rig):
     thread = rig.server.add_thread()
     rig.admit(thread)

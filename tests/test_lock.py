@@ -65,6 +65,7 @@ def test_a_second_process_is_refused_and_told_the_pid_of_the_first(tmp_path, hol
     assert (tmp_path / FILE_NAME).read_text() == f"{holder.pid}\n"
 
 
+@pytest.mark.field_report("openai/codex#47206", "agmsg#442")
 def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path, holder):
     holder.kill()
     holder.wait()

@@ -56,6 +56,7 @@ async def converse(
             return error
 
 
+@pytest.mark.field_report("codex-a2a#39", "acodex#24", "openai/codex#16554")
 @pytest.mark.parametrize("listen", Listen)
 async def test_an_answer_of_31_mib_is_read(rig: Rig, listen: Listen):
     rig.server.stop()

@@ -17,6 +17,7 @@ from tests.acceptance.scenes import (
 )
 
 
+@pytest.mark.field_report("hapi#1038")
 @pytest.mark.parametrize("when_busy", ["steer", "interrupt"])
 @pytest.mark.parametrize("boundary", [COMPACT, REVIEW], ids=["compaction", "review"])
 def test_a_message_is_held_at_a_boundary_and_goes_after_it(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from codexdrv.errors import Refused
 from codexdrv.protocol.refusals import Meaning, read_refusal
 from tests.acceptance.binaries import by_version
@@ -38,6 +40,7 @@ def is_supported(truth: Truth, thread: str, method: str) -> bool:
     return True
 
 
+@pytest.mark.field_report("phoenix#8464", "rome#243")
 def test_what_a_used_thread_supports_is_found_by_asking_it(rig: Rig, version: str):
     truth = rig.truth()
     thread = used_thread(rig, truth)
@@ -45,6 +48,7 @@ def test_what_a_used_thread_supports_is_found_by_asking_it(rig: Rig, version: st
     assert found == by_version(SUPPORTED, version)
 
 
+@pytest.mark.field_report("phoenix#8464", "rome#243")
 def test_a_no_is_not_remembered_because_the_first_turn_may_change_it(rig: Rig, version: str):
     truth = rig.truth()
     thread = truth.start_thread(rig.cwd)

@@ -3,6 +3,8 @@
 The cells are what was seen; `make compatibility` records them, any other run compares.
 """
 
+import pytest
+
 from codexdrv.cli.message import TEXT_SCALARS_MAX
 from codexdrv.demo.script import Hold
 from tests.acceptance.binaries import by_version
@@ -74,6 +76,7 @@ def test_busy_interrupt(rig: Rig, machine: Machine, cell: Cell):
     cell.remark(f"that turn: {truth.wait_for_turn(turn)['status']}")
 
 
+@pytest.mark.field_report("openai/codex#36866", "t3code#5795")
 def test_burst_of_two(rig: Rig, machine: Machine, cell: Cell, version: str):
     """Two come at once, the thread is idle."""
     rig.model.script["one"] = Hold("free")
@@ -99,6 +102,7 @@ def test_during_review(rig: Rig, machine: Machine, cell: Cell):
     meets_boundary(rig, machine, cell, REVIEW)
 
 
+@pytest.mark.field_report("hapi#1038")
 def test_race_with_compaction(rig: Rig, machine: Machine, cell: Cell, version: str):
     """A compaction begins between our question and our `turn/start` (made so by a proxy)."""
     races_with_boundary(rig, machine, cell, boundary=COMPACT, version=version)
@@ -134,6 +138,7 @@ def test_approval_pending(rig: Rig, machine: Machine, cell: Cell):
     cell.ends("m1", busy=request["params"]["turnId"])
 
 
+@pytest.mark.field_report("openai/codex#40805", "octos#2049")
 def test_interrupted_steer(rig: Rig, machine: Machine, cell: Cell):
     """A steer is answered, and the turn interrupted before it takes it."""
     truth, request = is_answered_before_an_approval(rig, machine, cell)
@@ -150,6 +155,7 @@ def test_killed(rig: Rig, machine: Machine, cell: Cell):
     cell.ends("m1")
 
 
+@pytest.mark.field_report("codex-a2a#238")
 def test_unloaded(rig: Rig, machine: Machine, cell: Cell):
     """The server was restarted, and has not loaded the thread."""
     thread = used_thread(rig, rig.truth())
@@ -181,6 +187,7 @@ def test_too_large(rig: Rig, machine: Machine, cell: Cell):
     cell.ends("m1")
 
 
+@pytest.mark.field_report("ccteam#189", "agmsg#906", "agmsg#1236")
 def test_two_servers(rig: Rig, machine: Machine, cell: Cell, version: str):
     """A second server on the home has the thread loaded; then it ends."""
     with second_server(rig) as theirs:
@@ -217,6 +224,7 @@ def test_foreign_and_never_used(rig: Rig, machine: Machine, cell: Cell):
         goes(machine, cell, thread)
 
 
+@pytest.mark.field_report("openai/codex#46878")
 def test_overload(rig: Rig, machine: Machine, cell: Cell):
     """The server is overloaded (a proxy answers the first `turn/start` with -32001)."""
     answer = {"error": {"code": -32001, "message": "Server overloaded; retry later."}}

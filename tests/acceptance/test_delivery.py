@@ -1,5 +1,7 @@
 """A message gets into its thread once, whatever the thread is doing."""
 
+import pytest
+
 from codexdrv.demo.script import Hold
 from tests.acceptance.kit import Rig, Said
 from tests.acceptance.machine import Machine
@@ -13,6 +15,7 @@ from tests.acceptance.scenes import (
 )
 
 
+@pytest.mark.field_report("Spexcode#79")
 def test_four_messages_arrive_once_and_in_order(rig: Rig, machine: Machine, version: str):
     rig.model.script["three"] = Hold("free")
     truth = rig.truth()
@@ -67,6 +70,7 @@ def test_a_message_that_waits_is_held_and_nothing_overtakes_it(rig: Rig, machine
     assert agreed(rig, thread) == [FIRST, BUSY, Said("m1", "later"), Said("m2", "last")]
 
 
+@pytest.mark.field_report("openai/codex#40953")
 def test_an_interrupt_ends_the_turn_that_was_meant_and_no_other(rig: Rig, machine: Machine):
     truth = rig.truth()
     thread, bystander = used_thread(rig, truth), truth.start_thread(rig.cwd)

@@ -134,6 +134,7 @@ def test_a_server_of_our_own_over_stdio_is_left_to_its_supervisor(rig: Rig, mach
     assert found["supervisor"]["state"] == "ok"
 
 
+@pytest.mark.field_report("openai/codex#30957")
 @pytest.mark.one_version
 def test_a_state_on_a_network_file_system_is_wrong(rig: Rig, machine: Machine):
     with network_disk(rig.root / "remote", "fuse.sshfs") as remote:

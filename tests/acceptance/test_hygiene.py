@@ -189,6 +189,7 @@ def test_a_directory_for_all_is_fine_on_the_way_if_it_is_sticky_and_roots(
         as_root("chown", str(os.getuid()), str(rig.root))
 
 
+@pytest.mark.field_report("openai/codex#30957")
 @pytest.mark.one_version
 def test_a_state_on_a_network_file_system_is_refused(rig: Rig, machine: Machine):
     thread = used_thread(rig, rig.truth())
@@ -307,6 +308,7 @@ def test_a_writer_that_takes_a_second_keeps_the_others_waiting_and_no_more(
     check_delivered(rig, machine, thread, Said("m1", "one"))
 
 
+@pytest.mark.field_report("openai/codex#15095")
 @pytest.mark.one_version
 def test_while_the_journal_is_locked_nothing_is_admitted_or_sent(rig: Rig, machine: Machine):
     truth = rig.truth()
@@ -346,6 +348,7 @@ def full(machine: Machine) -> Wrong:
     return Wrong(JournalUnusable.code, words, "Make room on it; what is stored stays.")
 
 
+@pytest.mark.field_report("openai/codex#15095")
 @pytest.mark.one_version
 def test_on_a_full_disk_nothing_is_admitted_and_what_is_stored_stays(
     rig: Rig, disk: Disk, machine: Machine
@@ -359,6 +362,7 @@ def test_on_a_full_disk_nothing_is_admitted_and_what_is_stored_stays(
     check_delivered(rig, machine, thread, Said("m1", "one"))
 
 
+@pytest.mark.field_report("openai/codex#15095")
 @pytest.mark.one_version
 def test_on_a_full_disk_nothing_is_sent_until_there_is_room(rig: Rig, disk: Disk, machine: Machine):
     truth = rig.truth()

@@ -165,6 +165,7 @@ def test_a_steer_that_waits_for_an_approval_is_not_sent_again(rig: Rig, machine:
     assert agreed(rig, thread) == [ASK, Said("m1", "also")]
 
 
+@pytest.mark.field_report("get-bb/bb#2580")
 @pytest.mark.one_version
 def test_a_start_that_is_answered_and_begins_late_is_one_message(rig: Rig, machine: Machine):
     thread = used_thread(rig, rig.truth())
@@ -189,6 +190,7 @@ def test_a_start_that_is_answered_and_begins_late_is_one_message(rig: Rig, machi
     assert agreed(rig, thread) == [FIRST, Said("m1", "hello")]
 
 
+@pytest.mark.field_report("remodex#187", "openai/codex#32254")
 def test_a_request_whose_connection_is_cut_at_once_is_delivered_once(rig: Rig, machine: Machine):
     """Some of these never arrive, some begin late; nobody can tell from here."""
     thread = used_thread(rig, rig.truth())
@@ -272,6 +274,7 @@ ITEMS = 2_000
 LOOK_BYTES_MAX = 200 * 1024
 
 
+@pytest.mark.field_report("t3code#7075")
 @pytest.mark.one_version
 def test_the_cost_of_a_look_does_not_grow_with_the_thread(rig: Rig, machine: Machine):
     rig.model.script["many"] = Many(ITEMS)

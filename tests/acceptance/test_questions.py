@@ -161,6 +161,7 @@ def resolved(truth: Truth) -> list[int]:
     return [each["params"]["requestId"] for each in told]
 
 
+@pytest.mark.field_report("sortie#874", "obsidian-yolo#504")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.method)
 def test_what_is_declined_is_not_done_and_the_turn_goes_on(rig: Rig, kind: Kind):
     truth = rig.truth()

@@ -102,6 +102,7 @@ def assert_no_rollout(machine: Machine, thread: str) -> None:
     assert (done.body["outcome"], done.body["attempts"]) == (None, 0)
 
 
+@pytest.mark.field_report("openai/codex#42099", "tidebreak#2151")
 def test_a_thread_that_was_never_used_before_a_restart_is_gone(rig: Rig, machine: Machine):
     thread = rig.truth().start_thread(rig.cwd)
     rig.server.stop()

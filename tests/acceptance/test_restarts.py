@@ -63,6 +63,7 @@ def test_nothing_is_lost_while_the_server_drains(rig: Rig, machine: Machine, ver
     assert agreed(rig, other)[1:] == [Said("m4", "four")]
 
 
+@pytest.mark.field_report("openclaw#115445")
 def test_a_turn_that_the_server_took_with_it_is_not_replayed(rig: Rig, machine: Machine):
     rig.model.script["one"] = Hold("never said")
     thread = used_thread(rig, rig.truth())
@@ -209,6 +210,7 @@ def test_a_request_whose_sender_was_killed_is_in_the_thread_once(
     assert machine.standing("m2").attempts == 1 + absences
 
 
+@pytest.mark.field_report("openai/codex#40805", "octos#2049")
 def test_a_steer_that_its_turn_did_not_take_is_delivered_again_once(rig: Rig, machine: Machine):
     truth = rig.truth()
     thread = truth.start_thread(rig.cwd, approval_policy="untrusted")

@@ -127,6 +127,7 @@ def test_a_turn_that_does_not_end_is_cut_when_its_time_is_over(
     assert is_gone(server)
 
 
+@pytest.mark.field_report("plannotator#1039")
 @pytest.mark.one_version
 @LISTEN
 def test_a_server_that_was_killed_is_started_anew_and_nothing_is_sent_twice(
@@ -144,6 +145,7 @@ def test_a_server_that_was_killed_is_started_anew_and_nothing_is_sent_twice(
     assert recorded(rig, thread) == [FIRST, Said("m1", "one"), Said("m2", "two")]
 
 
+@pytest.mark.field_report("harness#1109", "openai/codex#40010")
 @LISTEN
 def test_a_server_that_ends_by_itself_in_a_turn_is_doubt_and_no_success(
     rig: Rig, machine: Machine, thread: str, listen: str
@@ -161,6 +163,7 @@ def test_a_server_that_ends_by_itself_in_a_turn_is_doubt_and_no_success(
     assert recorded(rig, thread) == [FIRST, Said("m1", "work")]
 
 
+@pytest.mark.field_report("kai#487", "CodexBar#2789")
 @pytest.mark.one_version
 @LISTEN
 def test_a_supervisor_that_is_killed_leaves_no_server_behind(
@@ -224,6 +227,7 @@ def test_a_server_that_is_not_ours_is_left_alone(rig: Rig, machine: Machine):
     assert recorded(rig, thread) == [FIRST, Said("m1", "hello")]
 
 
+@pytest.mark.field_report("openclaw#60170")
 @pytest.mark.one_version
 def test_a_configuration_that_cannot_be_started_is_not_tried_again(rig: Rig, machine: Machine):
     machine.own_server(codex=str(rig.root / "codex"))
@@ -232,6 +236,7 @@ def test_a_configuration_that_cannot_be_started_is_not_tried_again(rig: Rig, mac
     assert str(rig.root / "codex") in done.err
 
 
+@pytest.mark.field_report("kai#487", "CodexBar#2789", "remodex#47", "agent-deck#204")
 def test_the_wrapper_of_npm_is_not_what_runs(rig: Rig, machine: Machine, version: str, thread: str):
     if version == BUNDLED:
         # It comes as a Python package: no wrapper, the same program.
@@ -258,6 +263,7 @@ def test_a_message_that_was_just_sent_has_its_turn_before_we_stop(
     assert recorded(rig, thread) == [FIRST, Said("m1", "hello")]
 
 
+@pytest.mark.field_report("kai#487", "CodexBar#2789")
 def test_a_server_that_outlives_its_supervisor_is_ended_by_the_next_one(rig: Rig, machine: Machine):
     rig.server.stop()
     server = start(machine, approvals="leave", stop_grace_s=1)

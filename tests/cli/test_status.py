@@ -177,6 +177,7 @@ def test_health_is_what_the_supervisor_says_while_it_says_something(seen, is_up,
     assert list(health.problems) == problems
 
 
+@pytest.mark.field_report("agmsg#465")
 @pytest.mark.parametrize(
     ("age_ms", "why", "problems"),
     [

@@ -83,6 +83,7 @@ async def test_a_refusal_is_raised_and_the_connection_goes_on(open_rpc):
         await next_call_works(link)
 
 
+@pytest.mark.field_report("codex-a2a#39", "acodex#24", "openai/codex#16554")
 @pytest.mark.parametrize("way", CAPPED, indirect=True, ids=str)
 async def test_an_answer_of_31_mib_is_read(open_rpc):
     length = 31 * MIB
@@ -228,6 +229,7 @@ async def test_a_full_outbox_refuses_one_more_call_and_loses_none_before_it(open
 # Ends
 
 
+@pytest.mark.field_report("codex-a2a#39", "acodex#24", "openai/codex#16554")
 async def test_a_peer_that_vanishes_inside_an_answer_wakes_every_waiter(open_rpc):
     async with open_rpc() as link:
         waiting = [link.ask() for _ in range(3)]

@@ -59,6 +59,7 @@ def thread(bench):
 # Write ahead.
 
 
+@pytest.mark.field_report("murmur#105")
 async def test_pending_is_durable_when_the_request_arrives(bench, thread):
     bench.admit(thread=thread)
     seen = []
@@ -89,6 +90,7 @@ async def test_the_mark_is_the_newest_turn_and_the_record_as_it_was_then(bench, 
     assert thread.path.stat().st_size > size
 
 
+@pytest.mark.field_report("murmur#105")
 async def test_what_cannot_be_written_ahead_is_not_sent(bench, thread):
     bench.admit(thread=thread)
     bench.journal._database.execute("PRAGMA query_only = ON")
@@ -193,6 +195,7 @@ async def test_a_turn_that_the_fence_finds_is_steered(bench, thread):
     assert bench.server.sent("turn/start") == []
 
 
+@pytest.mark.field_report("omnigent#5398", "agent-bridge#248", "agent-bridge#69")
 async def test_a_steer_that_finds_no_turn_starts_one_once(bench, thread):
     bench.admit(thread=thread)
     async with dispatching(bench, thread) as desk:
@@ -313,6 +316,7 @@ async def test_wait_holds_until_the_turn_ends(bench, thread):
     assert bench.standing().phase is Phase.SURFACED
 
 
+@pytest.mark.field_report("omnigent#5398", "agent-bridge#248", "agent-bridge#69")
 async def test_wait_goes_on_when_the_end_of_the_turn_was_missed(bench, thread):
     bench.admit(thread=thread, when_busy=WhenBusy.WAIT)
     bench.server.begin(thread)
@@ -366,6 +370,7 @@ async def test_a_thread_that_was_never_used_is_started_without_a_subscription(be
     assert bench.standing().phase is Phase.PENDING  # nobody heard the echo
 
 
+@pytest.mark.field_report("openai/codex#42099", "tidebreak#2151")
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
@@ -382,6 +387,7 @@ async def test_a_thread_that_leaves_no_evidence_is_refused_for_good(bench, flags
     assert bench.server.sent("turn/start") == []
 
 
+@pytest.mark.field_report("ccteam#189", "agmsg#906", "agmsg#1236")
 @pytest.mark.parametrize(
     ("flag", "reason"), [("is_archived", "archived"), ("is_held_elsewhere", "active_writer")]
 )
@@ -451,6 +457,7 @@ async def test_an_input_that_is_refused_for_now_is_ours_again_and_goes_later(
     assert len(thread.messages) == 2
 
 
+@pytest.mark.field_report("codex-a2a#238")
 async def test_a_thread_that_is_unloaded_meanwhile_is_resumed_again(bench, thread):
     bench.admit(thread=thread)
     async with dispatching(bench, thread) as desk:
@@ -566,6 +573,7 @@ async def test_a_steer_on_a_connection_that_has_ended_is_not_written_and_stays_o
         assert await desk.attempt() > 0
 
 
+@pytest.mark.field_report("codex-plugin-cc#781")
 async def test_an_answer_that_names_no_turn_is_doubt(bench, thread):
     bench.admit(thread=thread)
     bench.server.twist("turn/start", result={"no": "turn"}, is_carried_out=False)
@@ -576,6 +584,7 @@ async def test_an_answer_that_names_no_turn_is_doubt(bench, thread):
     )  # fmt: skip
 
 
+@pytest.mark.field_report("openai/codex#40805", "octos#2049")
 async def test_an_answer_alone_is_no_proof(bench, thread):
     bench.admit(thread=thread)
     bench.server.twist("turn/start", is_carried_out=False)
@@ -680,6 +689,7 @@ async def test_a_decision_that_news_has_overtaken_during_the_commit_is_not_carri
     assert bench.story()[:2] == ["dispatched start", "held moved"]
 
 
+@pytest.mark.field_report("openai/codex#40953")
 async def test_a_turn_that_began_after_the_one_that_was_interrupted_is_waited_for(bench, thread):
     bench.server.begin(thread)
     thread.holds_turns = True

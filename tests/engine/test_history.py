@@ -102,6 +102,7 @@ async def test_a_thread_without_any_list_is_read_as_a_whole(bench, thread):
     assert asked(bench)[-1] == "thread/read"
 
 
+@pytest.mark.field_report("phoenix#8464", "rome#243")
 async def test_what_a_thread_supports_is_asked_anew_each_time(bench, thread):
     bench.server.refuse("thread/items/list", NOT_SUPPORTED)
     async with bench.connected() as generation:

@@ -73,6 +73,7 @@ async def test_deliveries_go_in_the_order_of_their_admission(bench, thread):
 # Order.
 
 
+@pytest.mark.field_report("openai/codex#45194")
 async def test_the_second_waits_while_the_first_is_pending(bench, thread):
     thread.holds_turns = True
     thread.holds_steers = True
@@ -169,6 +170,7 @@ async def test_another_text_under_our_id_is_doubt_and_is_never_taken_for_ours(be
     assert len(bench.server.sent("turn/start")) == 1
 
 
+@pytest.mark.field_report("curie#536")
 async def test_what_is_in_doubt_for_long_lets_the_others_pass_and_is_still_looked_for(
     bench, thread
 ):
@@ -234,6 +236,7 @@ async def test_a_boundary_holds_and_the_message_goes_at_once_when_it_ends(bench,
         assert bench.standing().phase is Phase.SURFACED
 
 
+@pytest.mark.field_report("overdeck#2725", "codex-mobile#112", "get-bb/bb#2275")
 async def test_a_message_that_waits_goes_at_once_when_the_turn_ends(bench, thread):
     thread.holds_turns = True
     bench.server.begin(thread)
@@ -246,6 +249,7 @@ async def test_a_message_that_waits_goes_at_once_when_the_turn_ends(bench, threa
         assert bench.standing().phase is Phase.SURFACED
 
 
+@pytest.mark.field_report("ccteam#189", "agmsg#906", "agmsg#1236")
 @pytest.mark.parametrize("flag", ["is_archived", "is_held_elsewhere"])
 async def test_what_kept_it_away_for_hours_is_recorded_once_and_passes(bench, thread, flag):
     setattr(thread, flag, True)
@@ -258,6 +262,7 @@ async def test_what_kept_it_away_for_hours_is_recorded_once_and_passes(bench, th
     assert ids(thread) == ["m1"]
 
 
+@pytest.mark.field_report("openai/codex#46878")
 async def test_overload_is_met_with_fewer_and_fewer_tries(bench, thread):
     bench.admit(thread=thread)
     for _ in range(1000):
@@ -268,6 +273,7 @@ async def test_overload_is_met_with_fewer_and_fewer_tries(bench, thread):
         assert bench.story() == ["held overloaded"]
 
 
+@pytest.mark.field_report("openai/codex#15095")
 async def test_a_journal_that_cannot_be_written_holds_everything_until_it_can(bench, thread):
     bench.admit(thread=thread)
     database = bench.journal._database
@@ -337,6 +343,7 @@ async def test_a_thread_that_was_never_used_gets_its_first_turn_from_us(bench):
     assert ids(thread) == ["m1"]
 
 
+@pytest.mark.field_report("curie#536")
 async def test_a_message_that_a_hook_blocks_fails_when_it_has_vanished_three_times(bench, thread):
     thread.blocks_input = True
     bench.admit(thread=thread)
@@ -366,6 +373,7 @@ async def test_a_steer_whose_turn_was_cut_before_it_took_it_goes_into_a_turn_of_
     assert sent(bench) == ["m1"]
 
 
+@pytest.mark.field_report("openclaw#115445")
 async def test_a_turn_that_is_cut_is_the_outcome_and_the_message_is_not_sent_again(bench, thread):
     thread.holds_turns = True
     bench.admit(thread=thread)
@@ -378,6 +386,7 @@ async def test_a_turn_that_is_cut_is_the_outcome_and_the_message_is_not_sent_aga
     assert ids(thread) == ["m1"]
 
 
+@pytest.mark.field_report("openai/codex#35810", "openai/codex#28495")
 async def test_an_end_that_was_not_told_is_found(bench, thread):
     thread.holds_turns = True
     bench.admit(thread=thread)

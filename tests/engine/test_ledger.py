@@ -97,6 +97,7 @@ async def test_an_input_that_was_taken_back_and_comes_all_the_same_is_surfaced(b
     assert bench.standing().phase is Phase.SURFACED
 
 
+@pytest.mark.field_report("Spexcode#79")
 async def test_an_echo_counts_once(bench, thread, pending):
     await write(bench, echo(thread), echo(thread), echo(thread, turn=OTHER_TURN))
     assert bench.story() == ["dispatched start", "surfaced surfaced"]

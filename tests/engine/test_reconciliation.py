@@ -531,6 +531,7 @@ async def test_what_a_server_had_held_back_and_has_written_is_believed_again(ben
     assert bench.story() == [*DOUBTED, "absent quiet"]
 
 
+@pytest.mark.field_report("companion#530")
 async def test_what_is_lost_with_its_server_again_and_again_is_sent_more_often(bench, thread):
     bench.admit(thread=thread)
     bench.fate = Fate.GONE
@@ -542,6 +543,7 @@ async def test_what_is_lost_with_its_server_again_and_again_is_sent_more_often(b
     assert (bench.standing().phase, bench.standing().reason) == (Phase.FAILED, "lost")
 
 
+@pytest.mark.field_report("companion#530")
 async def test_the_third_absence_ends_it(bench, thread):
     bench.admit(thread=thread)
     bench.fate = Fate.GONE

@@ -210,6 +210,7 @@ async def test_a_call_that_is_cancelled_before_a_byte_was_written_says_so():
     assert [error.maybe_written for error in asked.told] == [False]
 
 
+@pytest.mark.field_report("codex-a2a#39", "acodex#24", "openai/codex#16554")
 async def test_the_end_wakes_every_waiter_and_says_whose_request_may_have_arrived():
     async with linked(capacity=4) as link, anyio.create_task_group() as tasks:
         written = Asked(tasks, link.rpc)

@@ -196,6 +196,7 @@ async def test_a_server_on_stdio_that_has_nothing_to_say_but_answers_stays(bench
     assert {request.method for request in bench.server.requests[1:]} == {"thread/loaded/list"}
 
 
+@pytest.mark.field_report("openclaw#116135")
 async def test_a_server_on_stdio_that_is_silent_for_too_long_has_gone():
     async with unanswering() as stream:
         session = make_session(stream, framing=JsonlFraming)
@@ -219,6 +220,7 @@ async def test_a_server_that_has_nothing_to_say_but_answers_pings_stays(bench):
         assert sum(b"PING\n" in sent for sent in generation.stream.sent) == 360
 
 
+@pytest.mark.field_report("openclaw#116135")
 async def test_a_server_that_is_silent_for_too_long_has_gone():
     async with unanswering() as stream:
         end = await run_to_the_end(make_session(stream), pace=Pace(1.0, 3.0))

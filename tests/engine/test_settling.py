@@ -197,6 +197,7 @@ async def test_a_turn_that_the_fence_finds_has_not_ended_whatever_history_says(b
     assert bench.standing().outcome is Outcome.RUNNING
 
 
+@pytest.mark.field_report("openai/codex#35810", "openai/codex#28495")
 async def test_idle_that_stays_beside_a_turn_is_asked_about(bench, thread):
     async with surfaced(bench, thread) as desk:
         thread.is_mute = True
@@ -211,6 +212,7 @@ async def test_idle_that_stays_beside_a_turn_is_asked_about(bench, thread):
     assert bench.standing().outcome is Outcome.COMPLETED
 
 
+@pytest.mark.field_report("openai/codex#35810", "openai/codex#28495")
 async def test_idle_beside_a_turn_that_runs_all_the_same_ends_nothing(bench, thread):
     async with surfaced(bench, thread) as desk:
         desk.watch.state = desk.watch.state._replace(status=ThreadStatus.IDLE)
@@ -257,6 +259,7 @@ async def test_an_echo_that_is_late_is_waited_for(bench, thread):
     assert bench.standing().phase is Phase.PENDING
 
 
+@pytest.mark.field_report("get-bb/bb#2580")
 async def test_lateness_proves_nothing_while_a_turn_runs(bench, thread):
     await send_away(bench, thread)
     bench.server.begin(thread)

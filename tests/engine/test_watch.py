@@ -268,6 +268,7 @@ async def test_the_fence_finds_a_turn_that_was_not_told(bench, thread):
         assert watch.newest is None
 
 
+@pytest.mark.field_report("omnigent#5398", "agent-bridge#248", "agent-bridge#69")
 async def test_the_fence_clears_a_turn_whose_end_was_missed(bench, thread):
     async with watching(bench, thread) as watch:
         await watch.resume()
@@ -322,6 +323,7 @@ async def test_with_no_turn_known_nothing_is_interrupted(bench, thread):
     assert bench.server.sent("turn/interrupt") == []
 
 
+@pytest.mark.field_report("openai/codex#40953")
 async def test_another_turn_than_the_one_meant_is_left_alone(bench, thread):
     async with watching(bench, thread) as watch:
         await watch.resume()
@@ -357,6 +359,7 @@ async def test_a_compaction_that_looked_like_any_turn_is_not_interrupted(bench, 
     assert thread.running is not None
 
 
+@pytest.mark.field_report("openai/codex#36926")
 async def test_an_interrupt_without_an_answer_is_not_waited_for_for_long(bench, thread):
     bench.server.begin(thread)
     bench.server.twist("turn/interrupt", reply=Reply.NEVER, is_carried_out=False)

@@ -116,6 +116,7 @@ def test_nothing_that_we_read_is_opted_out_of():
     assert "item/agentMessage/delta" in methods.OPT_OUT
 
 
+@pytest.mark.field_report("openai/codex#36926")
 def test_each_request_has_a_deadline_by_what_it_costs_the_server():
     timeouts = {call.method: call.timeout_s for call, _, _ in CALLS if call.params.get("input")}
     assert timeouts == {"turn/start": 30.0, "turn/steer": 30.0}

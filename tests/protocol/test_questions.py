@@ -63,6 +63,7 @@ def leaves(value):
             yield value
 
 
+@pytest.mark.field_report("sortie#874", "obsidian-yolo#504")
 def test_the_table_has_the_questions_of_all_versions_and_no_other():
     assert POSTURES.keys() == {method for known in QUESTIONS.values() for method in known}
 
@@ -104,6 +105,7 @@ def test_an_id_keeps_its_type(method, policy, number):
         assert answered is None
 
 
+@pytest.mark.field_report("sortie#874", "obsidian-yolo#504")
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("method", POSTURES)
 def test_a_result_is_valid_in_every_version_that_asks_for_it(version, method):
@@ -120,10 +122,12 @@ def test_no_result_gives_anything_or_ends_the_turn(method):
     assert not [word for word in map(str, said) if word.startswith(GIVES + ENDS_THE_TURN)]
 
 
+@pytest.mark.field_report("sortie#874", "obsidian-yolo#504")
 def test_an_empty_subset_of_the_permissions_is_granted():
     assert ask("item/permissions/requestApproval").result == {"permissions": {}}
 
 
+@pytest.mark.field_report("sortie#874", "obsidian-yolo#504")
 def test_a_question_that_nobody_knows_is_refused_by_its_name():
     answered = ask(UNKNOWN, number="q")
     assert type(answered) is Refusal

@@ -73,11 +73,13 @@ def test_the_straight_way():
     assert is_settled(standing)
 
 
+@pytest.mark.field_report("openai/codex#36866", "t3code#5795")
 def test_an_answer_is_a_hint_and_binds_no_turn():
     assert after(DISPATCHED, ANSWERED).turn is None
     assert after(DISPATCHED, ANSWERED, IN_DOUBT).turn is None
 
 
+@pytest.mark.field_report("openai/codex#36866", "t3code#5795")
 def test_the_turn_is_the_one_of_the_echo():
     echo = SURFACED._replace(turn=TurnId("t2"))
     standing = after(DISPATCHED, ANSWERED, echo)

@@ -85,6 +85,7 @@ async def test_what_we_write_it_reads_and_what_it_writes_we_read_up_to_its_end()
         assert child.how_it_ended() == "exit code 0"
 
 
+@pytest.mark.field_report("plannotator#1039")
 async def test_a_write_to_a_child_that_has_ended_is_an_error_that_can_be_caught():
     async with running("pass") as child:
         stream = child.stream()
@@ -99,6 +100,7 @@ async def test_it_has_the_environment_and_the_directory_that_it_was_given(tmp_pa
         assert await read_line(child.stream()) == f"set {tmp_path} True"
 
 
+@pytest.mark.field_report("kai#487", "CodexBar#2789")
 async def test_it_heads_a_session_and_a_group_of_its_own():
     async with running("print('up', flush=True); input()") as child:
         await read_line(child.stream())
@@ -215,6 +217,7 @@ async def test_a_server_that_does_not_listen_is_killed():
         assert child.how_it_ended() == "signal SIGKILL"
 
 
+@pytest.mark.field_report("kai#487", "CodexBar#2789")
 async def test_its_end_is_seen_though_a_grandchild_holds_its_pipes_and_ends_that_too():
     async with running(LEAVES_A_GRANDCHILD) as child:
         stream = child.stream()

@@ -66,6 +66,7 @@ def test_the_wire_has_no_jsonrpc_member_and_no_line_break(message):
     assert b"\n" not in frame
 
 
+@pytest.mark.field_report("agmsg#299")
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

@@ -106,6 +106,7 @@ def test_messages_are_bytes_and_an_empty_one_is_a_message():
 # The upgrade
 
 
+@pytest.mark.field_report("openai/codex#23572")
 def test_the_request_for_the_upgrade_is_due_from_the_start_and_offers_no_extension():
     peer = Peer(WebSocketFraming())
     assert isinstance(peer.request, Request)
@@ -203,6 +204,7 @@ def test_an_extension_that_we_did_not_offer_is_malformed():
 # Out
 
 
+@pytest.mark.field_report("openai/codex#23572")
 def test_what_we_send_is_masked_text():
     framing, peer = connect()
     framing.send_message("größe".encode())
