@@ -12,7 +12,7 @@ JOBS ?= 4
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv binaries test torture soak soak-supervisor compatibility record states lint types demo wheel-test check clean
+.PHONY: help venv binaries test torture soak soak-supervisor soak-keepalive idle compatibility record states lint types demo wheel-test check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,12 @@ soak: $(STAMP) ## Run 10,000 worlds of the simulator, and every pair of steps (S
 
 soak-supervisor: binaries ## Run a supervisor for an hour, with a fault a minute (MINUTES=60 SEED=1)
 	$(BIN)/python -m tests.soak supervisor --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
+
+soak-keepalive: binaries ## Show that a thread stays loaded while a supervisor runs, and else does not
+	$(BIN)/python -m tests.soak keepalive $(ARGS)
+
+idle: binaries ## Measure a supervisor that has nothing to do, with 20 threads
+	$(BIN)/python -m tests.soak idle $(ARGS)
 
 compatibility: binaries ## Write docs/compatibility.md from a run on every version
 	@export CODEXDRV_REQUIRE_ALL_VERSIONS=1 CODEXDRV_RECORD_COMPATIBILITY=1

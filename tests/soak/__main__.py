@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.acceptance.binaries import BUNDLED, find_binary
+from tests.acceptance.binaries import BUNDLED, VERSIONS, find_binary
+from tests.soak.idle import idle
+from tests.soak.keepalive import is_as_promised, watch_with_us, watch_without_us
 from tests.soak.laws import Toll, find_broken
 from tests.soak.plan import Fault, Mode
 from tests.soak.report import report
@@ -64,6 +66,36 @@ def _soak_supervisor(args: argparse.Namespace) -> int:
     if args.report:
         args.report.write_text(f"{said}\n")
     return int(any(map(find_broken, tolls)))
+
+
+def _keep_alive(args: argparse.Namespace) -> int:
+    """Watch two threads at the same time, one with a supervisor; say what became of them."""
+    binary = find_binary(args.codex).path
+    with (
+        tempfile.TemporaryDirectory(prefix="kept-") as kept,
+        tempfile.TemporaryDirectory(prefix="left-") as left,
+        ThreadPoolExecutor(2, "watch") as workers,
+    ):
+        watches = [
+            workers.submit(watch_with_us, Path(kept), binary),
+            workers.submit(watch_without_us, Path(left), binary),
+        ]
+        with_us, without_us = (each.result() for each in watches)
+    sys.stdout.write(f"{args.codex}, without us: {without_us.words}\n")
+    sys.stdout.write(f"{args.codex}, with a supervisor: {with_us.words}\n")
+    return int(not is_as_promised(with_us, without_us))
+
+
+def _idle(args: argparse.Namespace) -> int:
+    """Measure each version, one after the other."""
+    is_cheap = True
+    for version in args.codex or (BUNDLED, VERSIONS[-1]):
+        with tempfile.TemporaryDirectory(prefix="idle-") as root:
+            found = idle(Path(root), binary=find_binary(version).path, version=version)
+        sys.stdout.write(f"{found.words}\n")
+        sys.stdout.flush()
+        is_cheap = is_cheap and found.is_cheap
+    return int(not is_cheap)
 
 
 def _soak_all(plans: list[Plan], directory: Path | None) -> list[Toll]:
@@ -134,6 +166,12 @@ def _parser() -> argparse.ArgumentParser:
     soak.add_argument("--mode", action="append", type=Mode, choices=list(Mode))
     soak.add_argument("--fault", action="append", type=Fault, choices=list(Fault), metavar="WORDS")
     soak.add_argument("--report", type=Path, metavar="FILE")
+    kept = parts.add_parser("keepalive", help="a thread stays loaded while a supervisor runs")
+    kept.set_defaults(run=_keep_alive)
+    kept.add_argument("--codex", default=VERSIONS[-1], metavar="V")
+    idling = parts.add_parser("idle", help="what a supervisor takes that has nothing to do")
+    idling.set_defaults(run=_idle)
+    idling.add_argument("--codex", action="append", metavar="V", help="default: two versions")
     return parser
 
 

@@ -296,4 +296,5 @@ def halted(pid: int | None) -> Iterator[None]:
 
 
 def _is_question(message: Message) -> bool:
-    return message["method"] == "item/commandExecution/requestApproval"
+    method: str = message["method"]
+    return method == "item/commandExecution/requestApproval"

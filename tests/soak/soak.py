@@ -113,7 +113,7 @@ class Soak:
         for number, fault in enumerate(faults):
             self._wait_until(FIRST_S + self.plan.behind_s + number * self.plan.every_s)
             self.armoury.strike(fault)
-            self._note(f"{self.armoury.struck[-1]}")
+            self._note(f"{self.armoury.struck[-1]} {self.armoury.broken} {self.trickle.broken}")
             self.world.pause(1.0)
 
     def _note(self, words: str) -> None:
