@@ -61,6 +61,7 @@ def said_of(ran):
 # The command line
 
 
+@pytest.mark.field_report("remodex#47", "agent-deck#204")
 @pytest.mark.parametrize("words", [["systemd"], ["systemd", "--system"]])
 def test_the_unit_starts_the_supervisor_of_this_environment_with_this_configuration(
     desk, python, words
@@ -102,6 +103,7 @@ def test_a_place_that_is_emptied_is_warned_of(desk, python):
 # The environment
 
 
+@pytest.mark.field_report("remodex#47", "agent-deck#204")
 def test_the_environment_is_that_of_the_shell_and_absolute(desk, python):
     environment = shell(
         desk,
@@ -126,6 +128,7 @@ def path_of(entries, **options):
     return service_path(parse_config({"server": options}, environment, path=None))
 
 
+@pytest.mark.field_report("remodex#47", "agent-deck#204")
 def test_the_path_is_the_shells_without_what_a_service_does_not_find(tmp_path):
     # remodex#47, agent-deck#204: found in a shell, not by a service.
     (tmp_path / "shell").symlink_to("/usr/bin")

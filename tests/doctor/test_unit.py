@@ -102,6 +102,7 @@ def test_a_unit_that_finds_what_the_shell_finds_is_fine(machine):
     assert (emptied.state, "it will not start for long" in emptied.found) == (State.NOTE, True)
 
 
+@pytest.mark.field_report("openclaw#60170")
 @pytest.mark.parametrize(
     ("old", "new", "state", "found"),
     [
@@ -134,6 +135,7 @@ def test_each_thing_that_differs_is_told_with_its_remedy(machine, old, new, stat
     assert finding.found.startswith(machine.unit_path)
 
 
+@pytest.mark.field_report("remodex#47", "agent-deck#204")
 def test_an_interpreter_that_an_upgrade_has_moved_is_named_with_where_it_led(machine):
     os.symlink("/nonexistent/python3.11", f"{machine.root}/python")
     machine.install(
@@ -172,6 +174,7 @@ def spawning(machine, *, codex=""):
     return systemd_unit(machine.service._replace(stop_grace_s=30.0))
 
 
+@pytest.mark.field_report("remodex#47", "agent-deck#204")
 def test_the_codex_of_a_shell_must_be_on_the_path_of_the_service(machine, tmp_path):
     text = spawning(machine)
     (tmp_path / "shims").mkdir()

@@ -407,6 +407,7 @@ async def test_what_keeps_us_from_the_thread_is_recorded_once_and_waited_for(ben
     assert bench.standing().phase is Phase.SURFACED
 
 
+@pytest.mark.field_report("ccteam#189", "agmsg#906", "agmsg#1236")
 async def test_who_has_the_thread_open_is_named(bench):
     thread = bench.server.add_thread(is_held_elsewhere=True)
     bench.admit(thread=thread)

@@ -630,6 +630,7 @@ async def test_a_turn_that_was_reverted_is_not_said_to_run_for_ever(bench, threa
     assert "reverted" in bench.journal.story(DeliveryId("m1"))[-1].news.why
 
 
+@pytest.mark.field_report("ccteam#189", "agmsg#906", "agmsg#1236")
 @pytest.mark.parametrize(
     ("flag", "why"),
     [("is_archived", "it is archived"), ("is_held_elsewhere", "another server process has it")],

@@ -1,11 +1,13 @@
 """A failure that repeats is one line, and so is its end."""
 
 import anyio
+import pytest
 import structlog
 
 from codexdrv.engine.trouble import Trouble
 
 
+@pytest.mark.field_report("ccteam#189", "agmsg#906", "agmsg#1236")
 async def test_failures_are_counted_and_told_once_a_reason_and_so_is_the_end():
     trouble = Trouble("disk.full", "disk.free")
     with structlog.testing.capture_logs() as lines:

@@ -93,6 +93,7 @@ def test_what_cannot_stand_in_a_line_is_refused(letter):
 # The service
 
 
+@pytest.mark.field_report("openclaw#60170")
 @pytest.mark.parametrize("service", [ATTACHED, SPAWNING], ids=["attach", "spawn"])
 def test_it_comes_back_for_ever_but_not_with_a_wrong_configuration(service):
     # FIELD-REPORTS: openclaw#60170, a bad configuration: 6,198 restarts in 12.5 h.
