@@ -10,17 +10,17 @@ import structlog
 
 from codexdrv.clock import now_ms as read_clock
 from codexdrv.protocol.asked import (
-    PARTS_MAX,
     Place,
     is_settled,
     place_of,
     questions_of,
-    read_files,
+    read_end,
     required_of,
     settles,
-    summarize,
 )
+from codexdrv.protocol.printable import PARTS_MAX
 from codexdrv.protocol.questions import Decision, offered, posture_of
+from codexdrv.protocol.summaries import read_files, summarize
 from codexdrv.transport.peer import PeerIdentity
 from codexdrv.wire.message import Notification, Request
 
@@ -110,6 +110,9 @@ class OpenQuestions:
         self._open: dict[tuple[type, int | str], OpenQuestion] = {}
         #: The files that items are about to change, by the item's id.
         self._files: dict[str, str] = {}
+        #: Item and turn whose ends are looked for, and the words with which they have ended.
+        self._watched: set[str | None] = set()
+        self.shown: set[str] = set()
         self._changed = anyio.Event()
 
     def all(self) -> list[OpenQuestion]:
@@ -126,8 +129,12 @@ class OpenQuestions:
         found = [each for each in self._open.values() if each.id == name]
         return found[0] if len(found) == 1 else None
 
+    def watch(self, place: Place) -> None:
+        """From now on, keep in `shown` how the item and the turn of a question end."""
+        self._watched = {place.item, place.turn} - {None}
+
     async def wait_for_change(self) -> None:
-        """Wait until one is asked or settled."""
+        """Wait until one is asked or settled, or more is shown."""
         await self._changed.wait()
 
     def ask(self, request: Request) -> None:
@@ -140,7 +147,7 @@ class OpenQuestions:
             return
         name = identify_question(request, self._server)
         question = self._known.recall(name)
-        if question is None or question.request != request:
+        if question is None:
             question = self._read(name, request)
             self._known.note(question)
             thread = question.place.thread
@@ -154,6 +161,10 @@ class OpenQuestions:
             while len(self._files) >= OPEN_MAX:
                 del self._files[next(iter(self._files))]
             self._files[files[0]] = files[1]
+        end = read_end(news) if self._watched else None
+        if end is not None and end.name in self._watched:
+            self.shown.add(end.status)
+            self._tell_change()
         settled = settles(news) if self._open else None
         if settled is not None:
             for question in [*self._open.values()]:

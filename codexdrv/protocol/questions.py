@@ -45,6 +45,9 @@ class Decision(StrEnum):
     CANCEL = "cancel"
 
 
+YES = (Decision.ACCEPT, Decision.ACCEPT_FOR_SESSION)
+
+
 class Said(NamedTuple):
     """What an operator says beside the decision."""
 
@@ -248,14 +251,13 @@ def _not_offered(params: Params) -> set[Decision]:
     """Say what this very request cannot be answered with, though others of its kind can."""
     if params.get("kind") == "humanCommand":
         return {Decision.ACCEPT_FOR_SESSION}
-    mode = params.get("mode")
-    if mode is None:
+    if "mode" not in params:
         return set()
     meta = params.get("_meta")
     persist = meta.get("persist") if isinstance(meta, dict) else None
     refused = set() if "session" in _words(persist) else {Decision.ACCEPT_FOR_SESSION}
     # The other ways of asking want a proof, or are drawn by the client that knows them.
-    return refused if str(mode) in {"form", "url"} else refused | {Decision.ACCEPT}
+    return refused if params["mode"] in ("form", "url") else refused | {Decision.ACCEPT}
 
 
 def _words(value: Any) -> list[Any]:

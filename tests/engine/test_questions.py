@@ -65,7 +65,7 @@ def test_a_question_is_listed_with_all_that_an_operator_needs(questions):
         "thread": "t1",
         "turn": "u1",
         "since_ms": 1_000,
-        "summary": "run: rm x",
+        "summary": "run “rm x”",
         "decisions": [*Decision],
         "questions": [],
         "required": [],
@@ -115,7 +115,7 @@ def test_on_a_new_connection_to_the_same_server_it_is_as_old_as_it_was(questions
     again.ask(asked)
     assert again.all() == questions.all()
     assert again.all()[0].since_ms == 1_000
-    assert again.all()[0].summary == "change /w/x"
+    assert again.all()[0].summary == "change “/w/x”"
 
 
 def test_another_server_s_question_is_another_one(questions, known, clock):

@@ -1,0 +1,97 @@
+"""Answer one question of the server, on a connection of our own, as an operator has decided."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import anyio
+
+from codexdrv.engine.questions import OpenQuestion
+from codexdrv.engine.session import Session
+from codexdrv.errors import NotFound
+from codexdrv.ids import ThreadId
+from codexdrv.protocol.asked import check_said, is_shown_by_item
+from codexdrv.protocol.methods import resume_thread
+from codexdrv.protocol.questions import YES, Decision, Said, decide
+
+
+ASKED_AGAIN_S = 2.0
+"""An open question is sent again within 15 ms of the answer to `thread/resume`."""
+SETTLED_S = 10.0
+"""The server says that a question is settled within 2 ms."""
+YES_SHOWN_S = 0.3
+NO_SHOWN_S = 2.0
+"""What was refused shows so within 10 ms; what was allowed, when it has run."""
+
+_REFUSED = {"declined", "interrupted"}
+
+
+class Outcome(StrEnum):
+    """What became of an answer."""
+
+    #: The server has settled the question right behind our answer.
+    TAKEN = "taken"
+    #: It has settled it otherwise: somebody else's answer came first.
+    LATE = "late"
+    #: It has not said that the question is settled, or does not show what became of it.
+    UNCLEAR = "unclear"
+
+
+class Wanted(NamedTuple):
+    """Which question is meant."""
+
+    id: str
+    thread: ThreadId
+
+
+async def answer_question(
+    session: Session, wanted: Wanted, decision: Decision, said: Said
+) -> Outcome:
+    """Have the question sent again, answer it, and see what becomes of it.
+
+    Its id holds the server process, its number on the wire, method, thread, turn and item: what
+    differs in any of these is another question, and is not answered.
+
+    Raises:
+        NotFound: it is not open any more.
+        BadInput: this cannot be said to it; nothing was sent.
+        Refused, LinkError: the thread cannot be resumed, or the connection ended.
+    """
+    await session.call(resume_thread(wanted.thread))
+    question = await _wait_for_question(session, wanted)
+    check_said(question.request, decision, said)
+    response = decide(question.request, decision, said)
+    session.questions.watch(question.place)
+    session.reply(response)
+    with anyio.move_on_after(SETTLED_S) as waiting:
+        while session.questions.find(wanted.id) is not None:
+            await session.questions.wait_for_change()
+    if waiting.cancelled_caught:
+        return Outcome.UNCLEAR
+    return await _see(session, question, decision)
+
+
+async def _wait_for_question(session: Session, wanted: Wanted) -> OpenQuestion:
+    with anyio.move_on_after(ASKED_AGAIN_S):
+        while (found := session.questions.find(wanted.id)) is None:
+            await session.questions.wait_for_change()
+        return found
+    raise NotFound(
+        f"{wanted.id} is not open any more: the server does not ask it again.",
+        hint="It was answered, or its turn has ended, or the server was restarted."
+        " `codexdrv attention` lists what is open.",
+    )
+
+
+async def _see(session: Session, question: OpenQuestion, decision: Decision) -> Outcome:
+    """See by what is done whose answer it was: the server does not say."""
+    if not is_shown_by_item(question.request):
+        return Outcome.TAKEN
+    is_yes = decision in YES
+    with anyio.move_on_after(YES_SHOWN_S if is_yes else NO_SHOWN_S):
+        while not session.questions.shown:
+            await session.questions.wait_for_change()
+    if not session.questions.shown:
+        # What was allowed may run for long.
+        return Outcome.TAKEN if is_yes else Outcome.UNCLEAR
+    is_refused = bool(_REFUSED & session.questions.shown)
+    return Outcome.LATE if is_refused is is_yes else Outcome.TAKEN
