@@ -19,6 +19,7 @@ Why the unit says what it says, where a reader of it might change it in good fai
 import math
 import plistlib
 import re
+import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -44,23 +45,24 @@ second SIGTERM, and its SIGKILL; and room for a slow disk."""
 
 INSTALL_USER = (
     "mkdir -p ~/.config/systemd/user",
-    "codexdrv service-template systemd > ~/.config/systemd/user/codexdrv.service",
+    "codexdrv{options} service-template systemd > ~/.config/systemd/user/codexdrv.service",
     "systemctl --user daemon-reload",
     "systemctl --user enable --now codexdrv",
     "loginctl enable-linger          # else it ends when you log out",
     "systemctl --user status codexdrv; journalctl --user -u codexdrv -f",
 )
 INSTALL_SYSTEM = (
-    "codexdrv service-template systemd --system | sudo tee /etc/systemd/system/codexdrv.service",
+    "codexdrv{options} service-template systemd --system > codexdrv.service",
+    "sudo install -m 644 codexdrv.service /etc/systemd/system/",
     "sudo systemctl daemon-reload",
     "sudo systemctl enable --now codexdrv",
     "systemctl status codexdrv; journalctl -u codexdrv -f",
 )
 INSTALL_AGENT = (
-    "codexdrv service-template launchd > ~/Library/LaunchAgents/local.codexdrv.plist",
+    "save it as ~/Library/LaunchAgents/local.codexdrv.plist, then",
     "launchctl bootstrap gui/$(id -u) ~/Library/LaunchAgents/local.codexdrv.plist",
 )
-"""Commands to run, in this order."""
+"""Commands to run, in this order; `{options}` are those that this unit was made with."""
 
 ATTACHED_ONLY = (
     "# It attaches to a server: it writes its own files only, and needs no network. For a server",
@@ -100,6 +102,15 @@ class Service(NamedTuple):
         return math.ceil(ANSWERS_S + server_s + SPARE_S)
 
 
+def install_steps(service: Service) -> tuple[str, ...]:
+    """Name the commands that put the systemd unit of a service in place."""
+    words = service.command
+    at = words.index("--config") if "--config" in words else len(words)
+    options = "".join(f" {shlex.quote(word)}" for word in words[at : at + 2])
+    steps = INSTALL_USER if service.user is None else INSTALL_SYSTEM
+    return tuple(step.format(options=options) for step in steps)
+
+
 def systemd_unit(service: Service) -> str:
     """Write a unit of the user's own manager, or of the system's; its first lines say what to do.
 
@@ -109,7 +120,7 @@ def systemd_unit(service: Service) -> str:
     is_system = service.user is not None
     lines = [
         "# codexdrv: delivers messages into Codex threads. Made by `codexdrv service-template`.",
-        *(f"#   {line}" for line in (INSTALL_SYSTEM if is_system else INSTALL_USER)),
+        *(f"#   {line}" for line in install_steps(service)),
         "",
         "[Unit]",
         "Description=codexdrv, the supervisor of Codex threads",

@@ -20,9 +20,8 @@ from codexdrv.doctor.interpreter import FOR_GOOD, ask_version, is_fleeting, plac
 from codexdrv.errors import ConfigurationError, ExitCode, NotFound
 from supervisor.units import (
     INSTALL_AGENT,
-    INSTALL_SYSTEM,
-    INSTALL_USER,
     Service,
+    install_steps,
     launchd_plist,
     systemd_unit,
 )
@@ -49,12 +48,6 @@ PRIVATE = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
 )
 """What a server may need of a shell, and a unit, which everybody may read, must not hold."""
-
-INSTALL = {
-    ("systemd", False): INSTALL_USER,
-    ("systemd", True): INSTALL_SYSTEM,
-    ("launchd", False): INSTALL_AGENT,
-}
 
 PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin"
 
@@ -86,8 +79,8 @@ def run(args: argparse.Namespace) -> ExitCode:
     if not sys.stdout.isatty():
         # On a terminal they stand above, in the unit itself.
         print("To install it:", file=sys.stderr)
-        for line in INSTALL[args.manager, args.system]:
-            print(f"  {line}", file=sys.stderr)
+        steps = INSTALL_AGENT if args.manager == "launchd" else install_steps(service)
+        print(*(f"  {step}" for step in steps), sep="\n", file=sys.stderr)
     return ExitCode.OK
 
 
@@ -180,7 +173,7 @@ def _user() -> str:
 def _warnings(config: Config, service: Service) -> list[str]:
     lines = []
     if offence := place_offence(service.command[0], config.server.environment):
-        lines.append(f"{offence.sentence}: the service will not start then.\n  {offence.hint}")
+        lines.append(f"{offence.sentence}; the service cannot start then.\n  {offence.hint}")
     private = [name for name in PRIVATE if config.server.environment.get(name)]
     if config.server.spawn and private:
         lines.append(

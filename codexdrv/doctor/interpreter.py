@@ -59,7 +59,9 @@ def place_offence(program: str, environment: Mapping[str, str]) -> Offence | Non
     real = os.path.realpath(program)
     for path in dict.fromkeys((program, real)):
         if is_fleeting(path, environment):
-            return Offence(f"{path} lies in a place that is emptied now and then", FOR_GOOD)
+            return Offence(
+                f"{path} lies among temporary files, which are removed one day", FOR_GOOD
+            )
     movers = [name for part, name in _MOVED_BY.items() if part in f"{real}/"]
     if movers:
         said = f"{program} is {real}, which {movers[0]} removes when there is a newer one"

@@ -54,7 +54,7 @@ def said_of(ran):
     return [
         line.removeprefix("codexdrv service-template: ")
         for line in first
-        if "emptied now and then" not in line and "you are root" not in line
+        if "among temporary files" not in line and "you are root" not in line
     ]
 
 
@@ -96,7 +96,7 @@ def test_an_installation_that_only_this_shell_can_import_is_refused(desk, python
 
 def test_a_place_that_is_emptied_is_warned_of(desk, python):
     ran = template(desk, python, "systemd")
-    assert f"{python} lies in a place that is emptied now and then" in ran.err
+    assert f"{python} lies among temporary files" in ran.err
     assert "`pipx install codexdrv`" in ran.err
 
 

@@ -57,7 +57,7 @@ class Machine(NamedTuple):
         places = {"places": (f"{self.root}/system",), "linger": f"{self.root}/linger"}
         seen = unit.look_at_units(config, **places | options)
         found = unit.judge_units(seen, config, version=version)
-        return [each for each in found if "emptied now and then" not in each.found]
+        return [each for each in found if "among temporary files" not in each.found]
 
     def finding(self, **options):
         (finding,) = self.findings(**options)
@@ -90,7 +90,7 @@ def test_no_unit_is_a_note_with_the_command_that_makes_one(machine):
 def test_a_unit_that_finds_what_the_shell_finds_is_fine(machine):
     machine.install()
     assert machine.findings() == []
-    (emptied,) = unit.judge_units(
+    (fleeting,) = unit.judge_units(
         unit.look_at_units(
             load_config(machine.config_path, machine.environment),
             places=(),
@@ -99,7 +99,7 @@ def test_a_unit_that_finds_what_the_shell_finds_is_fine(machine):
         load_config(machine.config_path, machine.environment),
         version=__version__,
     )
-    assert (emptied.state, "it will not start for long" in emptied.found) == (State.NOTE, True)
+    assert (fleeting.state, "it will not start for long" in fleeting.found) == (State.NOTE, True)
 
 
 @pytest.mark.field_report("openclaw#60170")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codexdrv.doctor.unit_file import merge_settings, read_command, read_environment
 from codexdrv.errors import ConfigurationError
-from supervisor.units import INSTALL_SYSTEM, INSTALL_USER, Service, launchd_plist, systemd_unit
+from supervisor.units import Service, install_steps, launchd_plist, systemd_unit
 
 
 COMMAND = ("/home/me/venv/bin/python", "-I", "-m", "codexdrv", "supervise")
@@ -137,12 +137,20 @@ def test_a_unit_of_the_system_runs_as_the_user():
     text = systemd_unit(ATTACHED._replace(user="me"))
     assert one(text, "User") == "me"
     assert "\nWantedBy=multi-user.target\n" in text
-    assert all(f"#   {line}\n" in text for line in INSTALL_SYSTEM)
+    assert all(f"#   {line}\n" in text for line in install_steps(ATTACHED._replace(user="me")))
+    assert "sudo" in text
     text = systemd_unit(ATTACHED)
     assert "User" not in read(text)
     assert "\nWantedBy=default.target\n" in text
-    assert all(f"#   {line}\n" in text for line in INSTALL_USER)
+    assert all(f"#   {line}\n" in text for line in install_steps(ATTACHED))
     assert "enable-linger" in text
+
+
+def test_what_to_do_names_the_configuration_that_the_unit_was_made_with():
+    service = ATTACHED._replace(command=(*COMMAND[:4], "--config", "/my {cfg}/c.toml", "supervise"))
+    made = "codexdrv --config '/my {cfg}/c.toml' service-template systemd"
+    assert f"#   {made} > ~/.config/systemd/user/codexdrv.service\n" in systemd_unit(service)
+    assert any(step.startswith(made) for step in install_steps(service._replace(user="me")))
 
 
 def test_the_agent_of_launchd_is_whole_and_says_that_nobody_has_tried_it():
