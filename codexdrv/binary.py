@@ -67,6 +67,25 @@ class Binary(NamedTuple):
     wrapper: str | None
 
 
+class Stamp(NamedTuple):
+    """Which file lies at a path: another one, or the same one written anew, has another stamp."""
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """Say which file lies at a path now; None: nothing that can be looked at."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return Stamp(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
 def find_binary(
     named: str | None, search_path: str, package: str = BUNDLE, *, machine: str = MACHINE
 ) -> Binary:

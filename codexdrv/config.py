@@ -22,9 +22,15 @@ STOP_GRACE_S = 30.0
 """SIGTERM lets a server finish its turn; most turns take less."""
 
 
-_NOT_INHERITED = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "CODEXDRV_CONFIG"})
+DEATHS_MAX = 10
+"""Within 10 minutes; see `supervisor/rules.py`."""
 
-_SPAWN_ONLY = ("listen", "approvals", "stop_grace_s")
+_OF_THE_MANAGER = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"})
+"""What a service manager tells us, and nobody whom we start (sd_notify(3))."""
+
+_NOT_INHERITED = _OF_THE_MANAGER | {"CODEXDRV_CONFIG"}
+
+_SPAWN_ONLY = ("listen", "approvals", "stop_grace_s", "deaths_max")
 
 
 class Listen(StrEnum):
@@ -43,6 +49,8 @@ class Spawn(NamedTuple):
     #: How its questions are answered: "decline" or "leave" (`protocol/questions.py`).
     approvals: str
     stop_grace_s: float
+    #: How often it may die within 10 minutes before we give up.
+    deaths_max: int = DEATHS_MAX
 
 
 class Server(NamedTuple):
@@ -127,6 +135,11 @@ def load_config(path: str | None, environment: Mapping[str, str] = os.environ) -
     return parse_config(_read_toml(found), environment, path=found)
 
 
+def manager_words(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Read what the service manager that started us has said, if there is one."""
+    return {name: environment[name] for name in _OF_THE_MANAGER if name in environment}
+
+
 def parse_config(
     document: Mapping[str, Any], environment: Mapping[str, str], *, path: str | None
 ) -> Config:
@@ -198,6 +211,7 @@ def _spawn(table: Table) -> Spawn:
         listen,
         approvals,
         table.seconds("stop_grace_s", STOP_GRACE_S),
+        table.count("deaths_max", DEATHS_MAX),
     )
 
 

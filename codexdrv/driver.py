@@ -54,7 +54,7 @@ class Driver:
             self._ledger,
             _lane_settings(config, began_ms, surroundings, scope),
             is_draining=self._is_draining,
-            on_change=self._notify,
+            on_change=self.notify,
         )
         self._generations = Generations(
             connect,
@@ -64,7 +64,7 @@ class Driver:
             policy=policy,
             version=version,
             codex_home=config.server.codex_home,
-            on_change=self._notify,
+            on_change=self.notify,
         )
         self._journal_trouble = Trouble("journal.unreadable", "journal.readable")
         self._changed = anyio.Event()
@@ -94,7 +94,7 @@ class Driver:
         """Keep the threads of these targets loaded from now on; the connection stays."""
         self._config = self._config._replace(targets=targets)
         self._lanes.retarget(_kept(self._config))
-        self._notify()
+        self.notify()
 
     def hold(self) -> None:
         """Dispatch nothing from now on; what is in doubt is settled all the same."""
@@ -169,11 +169,24 @@ class Driver:
                 self.ring()
             await anyio.sleep(self._config.limits.poll_s)
 
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """The threads that are kept loaded, by their names."""
+        return self._config.targets
+
+    @property
+    def is_busy(self) -> bool:
+        """Say whether a turn runs in any thread of the server, as far as it has told us."""
+        return bool(self._lanes.active) or any(
+            watch.state.turn for watch in self.threads().values()
+        )
+
     def _wake_lane(self, thread: ThreadId) -> None:
         self._lanes.wake(thread)
-        self._notify()
+        self.notify()
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Something that is shown of this life has changed."""
         self._changed.set()
         self._changed = anyio.Event()
 

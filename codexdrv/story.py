@@ -97,6 +97,20 @@ def _writer(fact: RecordedFact) -> str:
     return f"life {fact.life}{generation}"
 
 
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def tell_span(seconds: float) -> str:
+    """Say how long something lasts, in two units at most: "40 s", "5 min", "2 h 3 min"."""
+    left = max(0, int(seconds))
+    for place, (size, unit) in enumerate(_UNITS):
+        if left >= size:
+            more, rest = _UNITS[place + 1 :][:1], left % size
+            below = [f"{rest // small} {name}" for small, name in more if rest >= small]
+            return " ".join([f"{left // size} {unit}", *below])
+    return f"{left} s"
+
+
 def utc(unix_ms: int) -> str:
     """Write a time as RFC 3339, UTC, with milliseconds."""
     moment = datetime.fromtimestamp(unix_ms / 1000, UTC)

@@ -11,7 +11,7 @@ from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
 from codexdrv.transport.unix import open_unix
-from supervisor.service import begin
+from supervisor.life import begin
 from supervisor.spawning import connecting
 
 
@@ -45,7 +45,7 @@ async def settle(
     with Journal(directory) as journal, held_lock(directory):
         server = await server_to_ask(config.server)
         async with connecting(server) as connect:
-            driver, _, _ = begin(config, journal, connect, version=version, scope=scope)
+            driver = begin(config, journal, connect, version=version, scope=scope).driver
             driver.hold()
             failures: list[CodexdrvError] = []
             async with anyio.create_task_group() as tasks:

@@ -2,44 +2,81 @@
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from codexdrv.clock import now_ms
-from codexdrv.driver import Driver
+from codexdrv.config import Target
 from codexdrv.engine.questions import question_object
+from codexdrv.engine.session import Link
+from codexdrv.engine.watch import ThreadWatch
 from codexdrv.snapshot import FILE_NAME
+from supervisor.life import Life
+from supervisor.upgrade import Upgrade
 
 
-def draw(driver: Driver, *, life: int, began_ms: int, version: str) -> dict[str, Any]:
+def draw(life: Life, upgrade: Upgrade) -> dict[str, Any]:
     """Say how the supervisor, its server and its threads stand."""
-    link = driver.link()
+    driver = life.driver
     return {
         "written_at_ms": now_ms(),
         "pid": os.getpid(),
-        "version": version,
-        "life": life,
-        "began_at_ms": began_ms,
-        "server": {
-            "connected": link.is_connected,
-            "generation": link.generation,
-            "pid": link.server_pid,
-            "version": link.version,
-            "user_agent": link.user_agent,
-            "codex_home": link.codex_home,
-            "problem": link.problem,
-            "silent_s": None if link.silent_s is None else round(link.silent_s, 3),
-        },
+        "version": life.version,
+        "life": life.number,
+        "began_at_ms": life.began_ms,
+        "server": _server(driver.link(), upgrade),
         "threads": {
-            thread: {
-                "status": str(watch.state.status),
-                "subscription": str(watch.state.subscription),
-                "turn": watch.state.turn.id if watch.state.turn else None,
-                "waiting": watch.state.is_waiting,
-            }
-            for thread, watch in driver.threads().items()
+            thread: _thread(watch, driver.targets) for thread, watch in driver.threads().items()
         },
         "questions": [question_object(question) for question in driver.questions()],
     }
+
+
+def say(picture: dict[str, Any]) -> str:
+    """Say in a sentence how we are, for `systemctl status`."""
+    server = picture["server"]
+    if not server["connected"]:
+        return f"No server: {server['problem']}"
+    threads, questions = len(picture["threads"]), len(picture["questions"])
+    return (
+        f"Connected to codex {server['version'] or '(unknown)'}, pid {server['pid']};"
+        f" threads: {threads}; open questions: {questions}"
+    )
+
+
+def _server(link: Link, upgrade: Upgrade) -> dict[str, Any]:
+    return {
+        "connected": link.is_connected,
+        "generation": link.generation,
+        "since_ms": link.since_ms,
+        "restarts": link.restarts,
+        "pid": link.server_pid,
+        "start_ticks": link.peer.start_ticks if link.peer else None,
+        "boot_id": link.peer.boot_id if link.peer else None,
+        "version": link.version,
+        "user_agent": link.user_agent,
+        "codex_home": link.codex_home,
+        "problem": link.problem,
+        "silent_s": _rounded(link.silent_s),
+        "answered_s": _rounded(link.answered_s),
+        "version_on_disk": upgrade.version,
+        "outdated": upgrade.is_due,
+    }
+
+
+def _thread(watch: ThreadWatch, targets: Mapping[str, Target]) -> dict[str, Any]:
+    return {
+        "targets": sorted(name for name, each in targets.items() if each.thread == watch.thread),
+        "status": str(watch.state.status),
+        "subscription": str(watch.state.subscription),
+        "turn": watch.state.turn.id if watch.state.turn else None,
+        "waiting": watch.state.is_waiting,
+        "holders": sorted(watch.holders) if watch.holder else [],
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def write_snapshot(directory: str, picture: dict[str, Any]) -> None:

@@ -5,13 +5,14 @@ connection that did not come about.
 """
 
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import anyio
 import structlog
 
-from codexdrv.binary import Binary, find_binary
+from codexdrv.binary import Binary, Stamp, find_binary, stamp_of
 from codexdrv.config import Listen, Server, Spawn
 from codexdrv.connect import Connect, Connection, attach
 from codexdrv.errors import (
@@ -22,6 +23,7 @@ from codexdrv.errors import (
     NoCodex,
     NoServer,
     ServerEnded,
+    ServerKeepsDying,
     UnsafeSocket,
 )
 from codexdrv.transport.channel import Channel
@@ -29,6 +31,8 @@ from codexdrv.transport.child import Child
 from codexdrv.transport.unix import open_unix
 from codexdrv.wire.jsonl import JsonlFraming
 from supervisor.leftover import forget_server, note_server, reap_server
+from supervisor.remarks import Remarks
+from supervisor.rules import DEATHS_WINDOW_S, is_given_up, recent_deaths
 
 
 READY_TIMEOUT_S = 20.0
@@ -39,6 +43,9 @@ READY_POLL_S = 0.02
 
 EXIT_NOTICE_S = 0.5
 """A server that ends closes its connections first."""
+
+LAST_WORDS_MAX = 16_384
+"""Characters of its stderr in an error."""
 
 Find = Callable[[str | None, str], Binary]
 
@@ -59,13 +66,27 @@ async def connecting(
     Raises:
         ConfigurationError, NoCodex: there is no codex to start, as far as can be seen now.
     """
+    async with hosting(server, directory=directory, find=find) as own:
+        yield way_to(server, own)
+
+
+def way_to(server: Server, own: "OwnServer | None") -> Connect:
+    """Say how to connect: to our own server, or to the one that somebody else runs."""
+    return own.connect if own else lambda: attach(server.socket)
+
+
+@asynccontextmanager
+async def hosting(
+    server: Server, *, directory: str | None = None, find: Find = find_binary
+) -> AsyncIterator["OwnServer | None"]:
+    """Have a server of our own for as long as we are here, if we are to have one; see above."""
     if server.spawn is None:
-        yield lambda: attach(server.socket)
+        yield None
         return
     find(server.codex, server.search_path)
     own = OwnServer(server, server.spawn, find, directory)
     try:
-        yield own.connect
+        yield own
     finally:
         with anyio.CancelScope(shield=True):
             await own.stop()
@@ -83,6 +104,11 @@ class OwnServer:
         self._directory = directory
         self._child: Child | None = None
         self._has_reaped = directory is None
+        #: Which file was started last.
+        self.stamp: Stamp | None = None
+        #: The one that we stop now: its end is no death.
+        self._leaving: Child | None = None
+        self._deaths: tuple[float, ...] = ()
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:
@@ -105,9 +131,14 @@ class OwnServer:
                 f"{error} codex app-server has ended: {child.how_it_ended()}"
             ) from error
 
+    async def renew(self) -> None:
+        """Stop the server that runs, for the next connection to start what lies on disk now."""
+        with anyio.CancelScope(shield=True):
+            await self.stop()
+
     async def stop(self) -> None:
         """Stop the server; it may finish its turn first (`stop_grace_s`). Not to be cancelled."""
-        child = self._child
+        child = self._leaving = self._child
         if child is not None:
             is_running = not child.has_ended()
             await child.stop(self._spawn.stop_grace_s)
@@ -124,7 +155,7 @@ class OwnServer:
     @asynccontextmanager
     async def _connect_stdio(self) -> AsyncIterator[Connection]:
         # Its pipes can be used once: a new connection is a new server.
-        await self.stop()
+        await self._bury()
         await self._reap()
         child = self._start(())
         yield Connection(Channel(child.stream(), JsonlFraming()), child.identity, child.pid)
@@ -133,7 +164,7 @@ class OwnServer:
     async def _connect_unix(self) -> AsyncIterator[Connection]:
         child = self._child
         if child is None or child.has_ended():
-            await self.stop()
+            await self._bury()
             await self._reap()
             await self._refuse_other()
             child = self._start(("--listen", f"unix://{self._server.socket}"))
@@ -142,6 +173,23 @@ class OwnServer:
             if connection.pid != child.pid:
                 raise _another(self._server.socket, connection.pid)
             yield connection
+
+    async def _bury(self) -> None:
+        """Put the last one away, before another is started.
+
+        Raises:
+            ServerKeepsDying: there is no point in another.
+        """
+        child = self._child
+        if child is None:
+            return
+        is_death = child is not self._leaving
+        await self.stop()
+        if is_death:
+            now_s = anyio.current_time()
+            self._deaths = (*recent_deaths(self._deaths, now_s=now_s), now_s)
+            if is_given_up(self._deaths, deaths_max=self._spawn.deaths_max, now_s=now_s):
+                raise _hopeless(child, len(self._deaths))
 
     async def _reap(self) -> None:
         """End what an earlier life left, once."""
@@ -190,17 +238,27 @@ class OwnServer:
             binary = self._find(self._server.codex, self._server.search_path)
         except (ConfigurationError, NoCodex) as error:
             raise NoServer(error.message, hint=error.hint) from error
+        stamp = stamp_of(binary.path)
         child = Child(
             (binary.path, "app-server", *arguments),
             environment=self._server.environment,
             directory=home,
-            on_stderr=lambda line: log.info("server.said", line=line),
+            on_stderr=Remarks(time.monotonic).hear,
             has_pipes=self._spawn.listen is Listen.STDIO,
         )
         log.info("server.started", server_pid=child.pid, codex=binary.path, home=home)
-        self._child = child
+        self._child, self.stamp = child, stamp
         self._note(child)
         return child
+
+
+def _hopeless(child: Child, deaths: int) -> ServerKeepsDying:
+    said = child.last_words[-LAST_WORDS_MAX:]
+    return ServerKeepsDying(
+        f"codex app-server has died {deaths} times within {DEATHS_WINDOW_S / 60:g} minutes;"
+        f" the last time: {child.how_it_ended()}." + (f" Its last words:\n{said}" if said else ""),
+        hint="Mend that and start the supervisor again; `codexdrv doctor` looks at the rest.",
+    )
 
 
 def _another(socket: str, pid: int) -> LinkError:

@@ -213,7 +213,7 @@ def test_a_file_that_is_no_utf8_is_an_error(tmp_path):
         (
             {"server": {"port": 1}},
             "'server.port'",
-            "approvals, codex, codex_home, listen, mode, socket, stop_grace_s",
+            "approvals, codex, codex_home, deaths_max, listen, mode, socket, stop_grace_s",
         ),
         ({"state": {"directory": "/x"}}, "'state.directory'", "dir"),
         ({"limits": {"live": 1}}, "'limits.live'", "live_per_thread, settle_s"),

@@ -36,6 +36,7 @@ FLOORS = {
     "codexdrv.connect": 6,
     "codexdrv.inquiry": 6,
     "codexdrv.story": 6,
+    "codexdrv.health": 6,
     "codexdrv.doctor": 6,
     "supervisor": 7,
     "codexdrv.cli": 8,

@@ -9,12 +9,12 @@ import anyio
 from codexdrv import __version__
 from codexdrv.cli.shapes import Scene, delivery_sentence
 from codexdrv.cli.usage import seconds, tell_usage
-from codexdrv.config import Config, load_config
+from codexdrv.config import Config, load_config, manager_words
 from codexdrv.errors import ExitCode
 from codexdrv.journal.journal import Journal
 from codexdrv.logs import configure_logs
 from codexdrv.rules.lifecycle import is_live
-from supervisor.service import serve
+from supervisor.service import Terms, serve
 
 
 ONCE_TIMEOUT_S = 60.0
@@ -64,12 +64,12 @@ def run(args: argparse.Namespace) -> ExitCode:
         return tell_usage("supervise", "--timeout is for --once")
     config = load_config(args.config)
     configure_logs(is_verbose=args.verbose)
-    if not args.once:
-        anyio.run(lambda: serve(config, version=__version__))
-        return ExitCode.OK
-    once_s = ONCE_TIMEOUT_S if args.timeout is None else args.timeout
-    problem = anyio.run(lambda: serve(config, version=__version__, once_s=once_s))
-    return _tell_left(config, problem)
+    once_s = None
+    if args.once:
+        once_s = ONCE_TIMEOUT_S if args.timeout is None else args.timeout
+    terms = Terms(__version__, lambda: load_config(args.config), manager_words(), once_s)
+    problem = anyio.run(lambda: serve(config, terms))
+    return _tell_left(config, problem) if args.once else ExitCode.OK
 
 
 def _tell_left(config: Config, problem: str | None) -> ExitCode:

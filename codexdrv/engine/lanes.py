@@ -19,7 +19,7 @@ from codexdrv.errors import CodexdrvError
 from codexdrv.ids import ThreadId
 from codexdrv.journal.dispatch import Peer
 from codexdrv.journal.journal import Journal
-from codexdrv.protocol.events import Event
+from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadStatus
 from codexdrv.protocol.warnings import is_unsaved
 
 
@@ -59,6 +59,8 @@ class Lanes:
         self._on_change = on_change
         self._lanes: dict[ThreadId, Lane] = {}
         self._server: Peer | None = None
+        #: Threads, served or not, of which the server says that they do something.
+        self.active: set[ThreadId] = set()
         self._rung = anyio.Event()
 
     async def serve(self, session: Session) -> None:
@@ -79,6 +81,7 @@ class Lanes:
     def clear(self) -> None:
         """Forget all: the connection has ended."""
         self._lanes.clear()
+        self.active.clear()
 
     def retarget(self, targets: Mapping[ThreadId, Patience]) -> None:
         """Keep these threads loaded from now on, and no others; the connection stays."""
@@ -102,6 +105,13 @@ class Lanes:
         """Take an event, in the order of the wire."""
         if is_unsaved(event) and self._server is not None:
             self._ledger.unsaved.add(self._server)
+        match event:
+            case StatusChanged(thread=moved, status=ThreadStatus.ACTIVE):
+                self.active.add(moved)
+            case StatusChanged(thread=moved) | ThreadClosed(thread=moved):
+                self.active.discard(moved)
+            case _:
+                pass
         thread = getattr(event, "thread", None)
         lane = self._lanes.get(thread) if thread is not None else None
         if lane is not None:

@@ -150,8 +150,11 @@ class JournalReader:
             live = self._database.execute(
                 f"SELECT phase, count(*) FROM deliveries WHERE {LIVE} GROUP BY phase"
             ).fetchall()
+            depths = self._database.execute(
+                f"SELECT thread, count(*) FROM deliveries WHERE {LIVE} GROUP BY thread"
+            ).fetchall()
         oldest = self._walk(f"WHERE {LIVE} ORDER BY admitted_at_ms LIMIT 1")
-        return Summary(dict(live), next(oldest, None))
+        return Summary(dict(live), next(oldest, None), dict(depths))
 
     def data_version(self) -> int:
         """Say whether another process has written: another number than before."""

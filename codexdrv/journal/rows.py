@@ -51,6 +51,8 @@ class Summary(NamedTuple):
     live: dict[str, int]
     #: The live delivery that was admitted first.
     oldest: Delivery | None
+    #: How many live deliveries each thread has, where it has any.
+    depths: dict[ThreadId, int]
 
 
 def order_values(order: Order) -> tuple[Any, ...]:

@@ -4,58 +4,19 @@ import json
 
 import pytest
 
-from codexdrv.cli.status import OLD_MS, judge_health
+from codexdrv.clock import now_ms
 from codexdrv.errors import ExitCode
 from codexdrv.journal.journal import Writer
-from codexdrv.journal.rows import Summary
-from codexdrv.paths import Offence
-from codexdrv.rules.lifecycle import Delivery, News, Outcome, Standing
+from codexdrv.rules.lifecycle import News, Outcome
 from codexdrv.rules.ownership import Fact, Phase
-from codexdrv.snapshot import FILE_NAME, STALE_AFTER_MS, Snapshot
+from codexdrv.snapshot import FILE_NAME
 from tests.fakes.orders import NOW_MS, THREAD, TURN, admit_in, make_news, make_order
-
-
-FAR_FUTURE_MS = 4_000_000_000_000
-"""A picture of then is never stale: no test has to be quick."""
-CONNECTED = {
-    "connected": True,
-    "generation": 2,
-    "pid": 4242,
-    "version": "0.163.0",
-    "user_agent": "codex/0.163.0 (Linux)",
-    "codex_home": "/home/me/.codex",
-    "problem": None,
-    "silent_s": 1.4,
-}
-ALONE = {
-    "connected": False,
-    "generation": 2,
-    "pid": None,
-    "version": None,
-    "user_agent": None,
-    "codex_home": None,
-    "problem": "nothing listens on /x.sock",
-    "silent_s": None,
-}
-EMPTY = Summary({}, None)
-
-
-def picture(server, *, written_at_ms=FAR_FUTURE_MS):
-    thread = {"status": "active", "subscription": "subscribed", "turn": TURN, "waiting": False}
-    return {
-        "written_at_ms": written_at_ms,
-        "pid": 77,
-        "version": "0.1.0",
-        "life": 3,
-        "began_at_ms": NOW_MS,
-        "server": server,
-        "threads": {THREAD: thread},
-    }
+from tests.fakes.pictures import ALONE, CONNECTED, QUESTION, SUBSCRIBED, make_picture
 
 
 def be_up(desk, server=CONNECTED):
     desk.hang_up_bell()
-    (desk.state / FILE_NAME).write_text(json.dumps(picture(server)))
+    (desk.state / FILE_NAME).write_text(json.dumps(make_picture(server)))
 
 
 # The machine
@@ -78,7 +39,7 @@ def test_a_machine_without_a_supervisor_is_not_well_while_deliveries_wait(desk):
     assert ran.code == 1
     assert ran.out.splitlines()[2:] == [
         "deliveries  1 queued",
-        "oldest      m1 is queued: no supervisor is running.",
+        "oldest      0 s old: m1 is queued: no supervisor is running.",
         "UNHEALTHY   no supervisor is running, and deliveries wait: run `codexdrv supervise`",
     ]
 
@@ -88,9 +49,9 @@ def test_a_machine_that_is_up_shows_its_server_and_its_threads(desk):
     ran = desk.run("status")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[1:] == [
-        "supervisor  up, pid 77, life 3, since 2027-01-15T08:00:00.000Z",
-        "server      codex 0.163.0, pid 4242, generation 2, last heard 1 s ago",
-        f"thread      {THREAD}: active, subscribed, turn {TURN}",
+        "supervisor  up, pid 77, life 3, since 2027-01-15T08:00:00.000Z (0 s)",
+        "server      codex 0.163.0, pid 4242, generation 2 for 0 s, restarts 1, answered 2 s ago",
+        f"thread      ops = {THREAD}: active, subscribed, turn {TURN}",
         "deliveries  none is live",
         "healthy",
     ]
@@ -100,7 +61,7 @@ def test_a_machine_without_a_server_says_why(desk):
     be_up(desk, ALONE)
     ran = desk.run("status")
     assert ran.code == 1
-    assert "server      none\n" in ran.out
+    assert "server      none, restarts 1\n" in ran.out
     assert "UNHEALTHY   nothing listens on /x.sock\n" in ran.out
 
 
@@ -128,7 +89,9 @@ def test_the_machine_is_one_object(desk):
         "began_at": None,
         "server": None,
         "threads": {},
+        "questions": [],
         "live": {},
+        "depths": {},
         "oldest": None,
     }
     be_up(desk)
@@ -140,72 +103,28 @@ def test_the_machine_is_one_object(desk):
     assert (body["supervisor"], body["pid"], body["life"]) == ("up", 77, 3)
     assert body["server"] == CONNECTED
     assert (body["live"], list(body["threads"])) == ({"queued": 1}, [THREAD])
+    assert body["depths"] == {THREAD: 1}
 
 
-def waiting(*, age_ms, why=None):
-    order = make_order(at_ms=NOW_MS - age_ms)
-    return Summary({"queued": 1}, Delivery(order, Standing(Phase.QUEUED, why=why)))
-
-
-def snapshot(server, *, age_ms=0):
-    return Snapshot(NOW_MS - age_ms, {"server": server})
-
-
-@pytest.mark.parametrize(
-    ("seen", "is_up", "problems"),
-    [
-        (None, False, []),
-        (snapshot(CONNECTED), True, []),
-        (snapshot(CONNECTED, age_ms=STALE_AFTER_MS), True, []),
-        (
-            snapshot(CONNECTED, age_ms=STALE_AFTER_MS + 1),
-            True,
-            ["the supervisor is up but has not written its status for 15 s"],
-        ),
-        (None, True, ["the supervisor is up but has not written its status for 15 s"]),
-        (snapshot(ALONE), True, ["nothing listens on /x.sock"]),
-        # What a stale picture says of the server is old news.
-        (
-            snapshot(ALONE, age_ms=STALE_AFTER_MS + 1),
-            True,
-            ["the supervisor is up but has not written its status for 15 s"],
-        ),
-    ],
-)
-def test_health_is_what_the_supervisor_says_while_it_says_something(seen, is_up, problems):
-    health = judge_health(EMPTY, seen, is_up=is_up, now_ms=NOW_MS)
-    assert list(health.problems) == problems
-
-
-@pytest.mark.field_report("agmsg#465")
-@pytest.mark.parametrize(
-    ("age_ms", "why", "problems"),
-    [
-        (0, None, []),
-        (OLD_MS, None, []),
-        (OLD_MS + 1, None, ["m1 is queued for 15 minutes: nobody has tried yet"]),
-        (2 * OLD_MS, "it is archived", ["m1 is queued for 30 minutes: it is archived"]),
-    ],
-)
-def test_health_is_that_nothing_waits_for_long(age_ms, why, problems):
-    summary = waiting(age_ms=age_ms, why=why)
-    health = judge_health(summary, snapshot(CONNECTED), is_up=True, now_ms=NOW_MS)
-    assert list(health.problems) == problems
-
-
-def test_a_disk_on_which_nothing_can_be_stored_is_told_before_all_else():
-    disk = Offence("its disk is full", "")
-    health = judge_health(EMPTY, snapshot(ALONE), is_up=True, now_ms=NOW_MS, disk=disk)
-    assert health.problems == (
-        "nothing can be stored, so nothing is sent: its disk is full",
-        "nothing listens on /x.sock",
+def test_what_waits_for_somebody_is_shown(desk):
+    desk.hang_up_bell()
+    held = SUBSCRIBED | {"subscription": "held_elsewhere", "holders": [7], "turn": None}
+    outdated = CONNECTED | {"outdated": True, "version_on_disk": "0.171.0", "restarts": 0}
+    question = QUESTION | {"since_ms": now_ms() - 125_000}
+    picture = make_picture(
+        outdated, threads={THREAD: held | {"waiting": True}}, questions=[question]
     )
-
-
-@pytest.mark.parametrize(("seen", "is_up"), [(None, False), (snapshot(ALONE), True)])
-def test_all_that_is_wrong_is_told(seen, is_up):
-    summary = waiting(age_ms=OLD_MS + 1)
-    assert len(judge_health(summary, seen, is_up=is_up, now_ms=NOW_MS).problems) == 2
+    (desk.state / FILE_NAME).write_text(json.dumps(picture))
+    desk.run("deliver", "--target", "ops", "--id", "m1", "hello")
+    out = desk.run("status").out
+    assert "            on disk lies codex 0.171.0" in out
+    assert (
+        f"thread      ops = {THREAD}: active, held_elsewhere, held by pid 7, waits for an answer,"
+        " 1 live\n"
+    ) in out
+    asked = "question    0123456789abcdef command, open for 2 min 5 s: run “make”\n"
+    assert asked.replace(" 5 s", "") in out
+    assert "`codexdrv attention` says how to answer" in out
 
 
 # One delivery

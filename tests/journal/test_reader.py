@@ -117,13 +117,14 @@ def test_a_story_is_told_in_the_order_in_which_it_happened(journal):
 
 
 def test_the_summary_counts_what_is_live_and_names_the_oldest_of_it(journal):
-    assert journal.summary() == ({}, None)
+    assert journal.summary() == ({}, None, {})
     admit_in(journal, Phase.FAILED, "over")
     journal.admit(make_order("old", at_ms=NOW_MS - 1))
     admit_in(journal, Phase.QUEUED, "b")
     admit_in(journal, Phase.PENDING, "c")
-    live, oldest = journal.summary()
+    live, oldest, depths = journal.summary()
     assert live == {"queued": 2, "pending": 1}
+    assert depths == {THREAD: 3}
     assert oldest.order.id == "old"
 
 

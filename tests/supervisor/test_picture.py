@@ -9,16 +9,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from codexdrv.config import load_config
+from codexdrv.config import Target, load_config
 from codexdrv.connect import attach
 from codexdrv.driver import Driver
+from codexdrv.engine.watch import ThreadWatch
 from codexdrv.ids import TurnId
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import ThreadStatus
 from codexdrv.protocol.questions import Policy
+from codexdrv.rules.lifecycle import WhenBusy
 from codexdrv.rules.thread import RunningTurn, Subscription, ThreadState, TurnKind
 from codexdrv.snapshot import FILE_NAME, load_snapshot
-from supervisor.picture import draw, write_snapshot
+from supervisor.life import Life
+from supervisor.picture import draw, say, write_snapshot
+from supervisor.upgrade import Upgrade
 from tests.fakes.children import run_child
 from tests.fakes.orders import OTHER_THREAD, THREAD
 
@@ -36,15 +40,17 @@ except OSError as error:
 
 
 @pytest.fixture
-def driver(tmp_path):
-    """A driver that has not begun to run."""
+def life(tmp_path):
+    """A life whose driver has not begun to run."""
 
     async def in_thread(work):
         return work()
 
     config = load_config(None, {"HOME": str(tmp_path)})
+    targets = {"ops": Target(THREAD, WhenBusy.STEER), "also": Target(THREAD, WhenBusy.STEER)}
+    config = config._replace(targets=targets)
     with Journal(config.state.directory) as journal:
-        yield Driver(
+        driver = Driver(
             config,
             journal,
             connect=partial(attach, config.server.socket),
@@ -54,6 +60,7 @@ def driver(tmp_path):
             version="0.1.0",
             in_thread=in_thread,
         )
+        yield Life(config, driver, 3, 1_000, "0.1.0")
 
 
 def test_a_picture_is_read_back_as_it_was_written(tmp_path):
@@ -94,8 +101,9 @@ def test_a_picture_that_finds_no_room_leaves_the_last_one_and_no_draft(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
-def test_a_life_without_a_server_says_why(driver):
-    picture = draw(driver, life=3, began_ms=1_000, version="0.1.0")
+def test_a_life_without_a_server_says_why(life):
+    picture = draw(life, Upgrade(life.config.server))
+    assert say(picture) == "No server: not connected yet"
     assert picture.pop("written_at_ms") > 1_000
     assert picture == {
         "pid": os.getpid(),
@@ -105,30 +113,60 @@ def test_a_life_without_a_server_says_why(driver):
         "server": {
             "connected": False,
             "generation": 0,
+            "since_ms": None,
+            "restarts": 0,
             "pid": None,
+            "start_ticks": None,
+            "boot_id": None,
             "version": None,
             "user_agent": None,
             "codex_home": None,
             "problem": "not connected yet",
             "silent_s": None,
+            "answered_s": None,
+            "version_on_disk": None,
+            "outdated": False,
         },
         "threads": {},
         "questions": [],
     }
 
 
-def test_every_thread_is_drawn_as_it_is_known(driver, tmp_path):
+def test_every_thread_is_drawn_as_it_is_known(life, tmp_path):
     running = ThreadState(
         ThreadStatus.ACTIVE,
         Subscription.SUBSCRIBED,
         RunningTurn(TurnId("t1"), TurnKind.REGULAR),
         is_waiting=True,
     )
-    states = {THREAD: running, OTHER_THREAD: ThreadState()}
-    for thread, state in states.items():
-        driver._lanes._lanes[thread] = SimpleNamespace(watch=SimpleNamespace(state=state))
-    write_snapshot(str(tmp_path), draw(driver, life=3, began_ms=1_000, version="0.1.0"))
+    held = ThreadState(ThreadStatus.NOT_LOADED, Subscription.HELD_ELSEWHERE)
+    for thread, state in {THREAD: running, OTHER_THREAD: held}.items():
+        watch = ThreadWatch(thread, None, None)
+        watch.state, watch.holders = state, frozenset({8, 7})
+        life.driver._lanes._lanes[thread] = SimpleNamespace(watch=watch)
+    write_snapshot(str(tmp_path), draw(life, Upgrade(life.config.server)))
     assert load_snapshot(str(tmp_path)).body["threads"] == {
-        THREAD: {"status": "active", "subscription": "subscribed", "turn": "t1", "waiting": True},
-        OTHER_THREAD: {"status": "unknown", "subscription": "none", "turn": None, "waiting": False},
+        THREAD: {
+            "targets": ["also", "ops"],
+            "status": "active",
+            "subscription": "subscribed",
+            "turn": "t1",
+            "waiting": True,
+            "holders": [],
+        },
+        OTHER_THREAD: {
+            "targets": [],
+            "status": "notLoaded",
+            "subscription": "held_elsewhere",
+            "turn": None,
+            "waiting": False,
+            "holders": [7, 8],
+        },
     }
+
+
+def test_how_we_are_is_a_sentence(life):
+    picture = draw(life, Upgrade(life.config.server))
+    picture["server"] |= {"connected": True, "version": "0.171.0", "pid": 42}
+    said = "Connected to codex 0.171.0, pid 42; threads: 0; open questions: 0"
+    assert say(picture) == said

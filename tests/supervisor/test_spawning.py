@@ -10,8 +10,16 @@ import pytest
 
 from codexdrv.binary import Binary
 from codexdrv.config import Listen, Server, Spawn
-from codexdrv.errors import LinkLost, NoCodex, NoServer, ServerEnded, UnsafeSocket
+from codexdrv.errors import (
+    LinkLost,
+    NoCodex,
+    NoServer,
+    ServerEnded,
+    ServerKeepsDying,
+    UnsafeSocket,
+)
 from codexdrv.transport.peer import identify, is_gone
+from supervisor.rules import DEATHS_WINDOW_S
 from supervisor.spawning import OwnServer, connecting
 from tests.engine.kit import until
 
@@ -135,6 +143,41 @@ async def test_a_server_that_does_not_come_up_is_quoted(make):
                 pass
 
 
+async def test_a_server_that_keeps_dying_is_given_up_with_its_last_words(make):
+    server = make(FAILS.replace("sys.exit(", 'sys.exit("Caused by:\\n  a missing comma\\n" + '))
+    server = server._replace(spawn=server.spawn._replace(deaths_max=3))
+    async with open_server(server) as connect:
+        for _ in range(3):
+            with pytest.raises(ServerEnded):
+                async with connect():
+                    pass
+        with pytest.raises(ServerKeepsDying) as caught:
+            async with connect():
+                pass
+    assert "has died 3 times within 10 minutes; the last time: exit code 1" in str(caught.value)
+    assert "Caused by:\n  a missing comma" in str(caught.value)
+
+
+async def test_deaths_of_long_ago_and_ends_that_we_wanted_do_not_count(make):
+    server = make(LISTENS)
+    own = OwnServer(server, server.spawn._replace(deaths_max=2), find)
+    own._deaths = (anyio.current_time() - DEATHS_WINDOW_S - 1,) * 9
+    for _ in range(3):
+        async with own.connect() as connection:
+            process = identify(connection.pid)
+        # As for an upgrade.
+        await own.renew()
+        assert is_gone(process)
+    async with own.connect() as connection:
+        os.kill(connection.pid, signal.SIGKILL)
+        process = identify(connection.pid)
+    await until(lambda: is_gone(process))
+    async with own.connect():
+        pass
+    assert len(own._deaths) == 1
+    await own.stop()
+
+
 async def test_beside_another_server_none_is_started_and_that_one_is_left_alone(make):
     server = make(FAILS)
     with socket.socket(socket.AF_UNIX) as other:
@@ -216,7 +259,7 @@ async def test_a_stop_that_was_cancelled_is_made_good_by_the_next_one(make):
     async with own.connect() as connection, anyio.create_task_group() as tasks:
         tasks.start_soon(connection.channel.run, heard.append)
         await until(lambda: heard == [b"ready"])
-        process = connection.peer
+        process = identify(connection.pid)
         tasks.cancel_scope.cancel()
     with anyio.move_on_after(0.01):
         await own.stop()

@@ -1,0 +1,111 @@
+"""Health is what does not get through."""
+
+import pytest
+
+from codexdrv.health import OLD_MS, UNANSWERED_MS, Machine, judge_health
+from codexdrv.journal.rows import Summary
+from codexdrv.paths import Offence
+from codexdrv.rules.lifecycle import Delivery, Standing
+from codexdrv.rules.ownership import Phase
+from codexdrv.snapshot import STALE_AFTER_MS
+from tests.fakes.orders import NOW_MS, THREAD, make_order
+from tests.fakes.pictures import ALONE, CONNECTED, QUESTION, SUBSCRIBED, make_snapshot
+
+
+EMPTY = Summary({}, None, {})
+STALE = "the supervisor is up but has not written its status for 15 s"
+
+
+def judge(snapshot=None, *, summary=EMPTY, is_up=True, disk=None):
+    return judge_health(Machine(summary, snapshot, is_up, NOW_MS, disk))
+
+
+def waiting(*, age_ms, why=None):
+    order = make_order(at_ms=NOW_MS - age_ms)
+    delivery = Delivery(order, Standing(Phase.QUEUED, why=why))
+    return Summary({"queued": 1}, delivery, {THREAD: 1})
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_up", "problems"),
+    [
+        (None, False, []),
+        (make_snapshot(), True, []),
+        (make_snapshot(age_ms=STALE_AFTER_MS), True, []),
+        (make_snapshot(age_ms=STALE_AFTER_MS + 1), True, [STALE]),
+        (None, True, [STALE]),
+        (make_snapshot(ALONE), True, ["nothing listens on /x.sock"]),
+        # What a stale picture says of the server is old news.
+        (make_snapshot(ALONE, age_ms=STALE_AFTER_MS + 1), True, [STALE]),
+    ],
+)
+def test_it_is_what_the_supervisor_says_while_it_says_something(seen, is_up, problems):
+    assert judge(seen, is_up=is_up) == problems
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "why", "problems"),
+    [
+        (0, None, []),
+        (OLD_MS, None, []),
+        (OLD_MS + 1, None, ["m1 is queued for 15 min: nobody has tried yet"]),
+        (9 * OLD_MS, "it is archived", ["m1 is queued for 2 h 15 min: it is archived"]),
+    ],
+)
+def test_it_is_that_nothing_waits_for_long(age_ms, why, problems):
+    """FIELD-REPORTS, agmsg#465: watcher alive, session not woken for 73 minutes."""
+    assert judge(make_snapshot(), summary=waiting(age_ms=age_ms, why=why)) == problems
+
+
+def test_it_is_that_the_server_answers_and_not_only_that_it_is_connected():
+    silent = CONNECTED | {"answered_s": UNANSWERED_MS / 1000 - 5}
+    assert judge(make_snapshot(silent, age_ms=5000)) == []
+    assert judge(make_snapshot(silent, age_ms=5001)) == [
+        "the server is connected, and has answered nothing for 1 min"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ({"subscription": "archived"}, "it is archived"),
+        ({"subscription": "gone"}, "the server has no record of it"),
+        ({"subscription": "ephemeral"}, "it is ephemeral"),
+        (
+            {"subscription": "held_elsewhere", "holders": [7, 8]},
+            "another server process has it open, pid 7, 8",
+        ),
+    ],
+)
+def test_it_is_that_every_target_is_loaded(state, why):
+    problem = f"target ops ({THREAD}) cannot be loaded: {why}"
+    assert judge(make_snapshot(threads={THREAD: SUBSCRIBED | state})) == [problem]
+    # A thread that nobody has named has its message to speak for it.
+    nameless = SUBSCRIBED | state | {"targets": []}
+    assert judge(make_snapshot(threads={THREAD: nameless})) == []
+
+
+@pytest.mark.parametrize("subscription", ["subscribed", "never_used", "none"])
+def test_a_target_that_its_first_message_will_load_is_well(subscription):
+    state = SUBSCRIBED | {"subscription": subscription}
+    assert judge(make_snapshot(threads={THREAD: state})) == []
+
+
+def test_it_is_that_no_question_stays_open_for_long():
+    young, old = (QUESTION | {"since_ms": NOW_MS - OLD_MS - more} for more in (0, 1))
+    assert judge(make_snapshot(questions=[young])) == []
+    assert judge(make_snapshot(questions=[old, young])) == [
+        "the server asks (command), and nobody has answered for 15 min: run `codexdrv attention`"
+    ]
+
+
+def test_a_disk_on_which_nothing_can_be_stored_is_told_before_all_else():
+    assert judge(make_snapshot(ALONE), disk=Offence("its disk is full", "")) == [
+        "nothing can be stored, so nothing is sent: its disk is full",
+        "nothing listens on /x.sock",
+    ]
+
+
+@pytest.mark.parametrize(("seen", "is_up"), [(None, False), (make_snapshot(ALONE), True)])
+def test_all_that_is_wrong_is_told(seen, is_up):
+    assert len(judge(seen, is_up=is_up, summary=waiting(age_ms=OLD_MS + 1))) == 2
