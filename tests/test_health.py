@@ -43,6 +43,7 @@ def test_it_is_what_the_supervisor_says_while_it_says_something(seen, is_up, pro
     assert judge(seen, is_up=is_up) == problems
 
 
+@pytest.mark.field_report("agmsg#465")
 @pytest.mark.parametrize(
     ("age_ms", "why", "problems"),
     [
@@ -57,6 +58,7 @@ def test_it_is_that_nothing_waits_for_long(age_ms, why, problems):
     assert judge(make_snapshot(), summary=waiting(age_ms=age_ms, why=why)) == problems
 
 
+@pytest.mark.field_report("agmsg#465")
 def test_it_is_that_the_server_answers_and_not_only_that_it_is_connected():
     silent = CONNECTED | {"answered_s": UNANSWERED_MS / 1000 - 5}
     assert judge(make_snapshot(silent, age_ms=5000)) == []

@@ -11,7 +11,7 @@ from tests.acceptance.proxy import Proxy
 from tests.acceptance.scenes import FIRST
 
 
-TURNS = 12
+TURNS = 8
 ITEMS = 50
 """In each turn; a page of history has as many, or two turns."""
 

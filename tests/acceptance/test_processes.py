@@ -27,8 +27,8 @@ from tests.acceptance.machine import CHECKOUT, Machine
 from tests.acceptance.scenes import FIRST, agreed, used_thread
 
 
-PING_INTERVAL_S = 0.3
-SILENCE_S = 0.9
+PING_INTERVAL_S = 0.5
+SILENCE_S = 2.0
 STOPPED_S = 3.0
 """Longer than the silence that a server is allowed, and than the pause in which one asks."""
 
@@ -55,7 +55,7 @@ sys.exit(subprocess.call([{codex!r}, *sys.argv[1:]]))
 
 
 class ImpatientMachine(Machine):
-    """Its supervisor takes a server for dead after less than a second of silence."""
+    """Its supervisor takes a server for dead after two seconds of silence."""
 
     def _spawn(
         self, arguments: Sequence[str], stdout: int, stderr: int | IO[bytes]
@@ -93,13 +93,21 @@ def stopped(*pids: int) -> Iterator[None]:
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def children_of(pid: int) -> list[int]:
     """Ask the kernel which children a process has."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found]
+
+
+def server_of(machine: Machine) -> PeerIdentity:
+    """Say which process the supervisor is connected to."""
+    server = identify(machine.wait_for_server())
+    assert server is not None
+    return server
 
 
 # The server does not answer, and its connection stands
@@ -148,6 +156,18 @@ def test_who_was_stopped_with_its_server_does_not_take_that_for_dead(
     assert agreed(rig, thread) == [FIRST, Said("m1", "one"), Said("m2", "two")]
 
 
+@pytest.mark.one_version
+def test_a_server_that_is_stopped_is_killed_when_it_is_time_to_go(rig: Rig, machine: Machine):
+    rig.server.stop()
+    machine.own_server(stop_grace_s=0.2)
+    machine.start_unconnected()
+    server = server_of(machine)
+    # It hears no SIGTERM, as one that ignores it.
+    with stopped(server.pid):
+        assert machine.stop() == 0
+        assert is_gone(server)
+
+
 # Both are killed
 
 
@@ -175,13 +195,6 @@ def test_what_was_killed_together_begins_anew_and_nothing_is_sent_twice(rig: Rig
     said = [FIRST, Said("m1", "one"), Said("m2", "two"), Said("m3", "three")]
     assert agreed(rig, thread) == said
     assert machine.stop() == 0
-
-
-def server_of(machine: Machine) -> PeerIdentity:
-    """Say which process the supervisor is connected to."""
-    server = identify(machine.wait_for_server())
-    assert server is not None
-    return server
 
 
 # A wrapper is killed
