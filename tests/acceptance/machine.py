@@ -189,6 +189,10 @@ class Machine:
         self._supervisor = None
         return code
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the supervisor."""
+        self._running().send_signal(number)
+
     def kill(self) -> None:
         """End the supervisor with SIGKILL."""
         supervisor = self._running()
