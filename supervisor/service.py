@@ -67,8 +67,8 @@ async def serve(config: Config, terms: Terms) -> str | None:
     problem: str | None = None
     signals = Signals()
     async with anyio.create_task_group() as tasks:
-        # To the very end: while a server of our own finishes its turns, too.
-        tasks.start_soon(signals.hear)
+        # From before the first step to the very end, while a server of our own finishes its turns.
+        await tasks.start(signals.hear)
         try:
             problem = await _live(config, terms, signals)
         except CodexdrvError as error:

@@ -6,6 +6,7 @@ import sys
 
 import anyio
 import structlog
+from anyio.abc import TaskStatus
 
 
 log = structlog.get_logger()
@@ -20,11 +21,12 @@ class Signals:
         self._reload = anyio.Event()
         self._had_terminal = _has_terminal()
 
-    async def hear(self) -> None:
+    async def hear(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Listen until we are told to stop; a second word to stop ends the process at once."""
         # As the default is: else the ends of our children are lost to us, and to theirs.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
             async for number in signals:
                 if number == signal.SIGHUP and not self._is_hung_up():
                     self._reload.set()
