@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -61,7 +62,7 @@ def _soak_supervisor(args: argparse.Namespace) -> int:
         for place, mode in enumerate(args.mode or Mode)
     ]
     tolls = _soak_all(plans, args.dir)
-    said = report(tolls, f"python -m tests.soak supervisor {' '.join(sys.argv[2:])}".strip())
+    said = report(tolls, f"python -m tests.soak {shlex.join(sys.argv[1:])}")
     sys.stdout.write(f"{said}\n")
     if args.report:
         args.report.write_text(f"{said}\n")
@@ -120,6 +121,7 @@ def _soak_all(plans: list[Plan], directory: Path | None) -> list[Toll]:
             while not all(each.done() for each in work):
                 _end(running)
                 time.sleep(POLL_S)
+            sys.stderr.write("left as they are\n")
             raise
         tolls = [each.result() for each in work]
     for root, toll in zip(roots, tolls, strict=True):

@@ -1,10 +1,9 @@
 """Each fault, as it is done, and the laws that hold while it is."""
 
-import contextlib
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from codexdrv.errors import CodexdrvError
@@ -19,6 +18,7 @@ from tests.soak.world import (
     HELD,
     TARGETS,
     World,
+    halted,
     signal_process,
     wait_until_gone,
 )
@@ -69,6 +69,8 @@ class Armoury:
         self.broken: list[str] = []
         self.now: Fault | None = None
         self._ended_s = 0.0
+        #: When what a fault disturbs was as before, if it then still looked at something.
+        self._undone_s: float | None = None
         self._acts: dict[Fault, Callable[[], None]] = {
             Fault.SERVER_KILLED: self._kill_server,
             Fault.SUPERVISOR_KILLED: self._kill_supervisor,
@@ -100,7 +102,7 @@ class Armoury:
             self.broken.append(f"{fault}: not connected, {CONNECTED_S_MAX:.0f} s waited")
         missed = ""
         with self.world.hands:
-            self.now, began_s = fault, time.time()
+            self.now, began_s, self._undone_s = fault, time.time(), None
             try:
                 self._acts[fault]()
             except (*Unreachable, Missed) as error:
@@ -109,7 +111,8 @@ class Armoury:
                 self._break(f"{type(error).__name__}: {error}")
             finally:
                 self._ended_s = time.time()
-                self.struck.append(Struck(fault, began_s, self._ended_s, missed))
+                to_s = self._undone_s or self._ended_s
+                self.struck.append(Struck(fault, began_s, to_s, missed))
                 self.now = None
             self._mend()
 
@@ -159,6 +162,7 @@ class Armoury:
         before = self._fresh_server()
         with halted(self.world.supervisor_pid()), halted(self.world.server_pid()):
             self.world.pause(SUSPENDED_S)
+        self._undone_s = time.time()
         after = self._fresh_server()
         for key in ("generation", "pid", "connected"):
             if before[key] != after[key]:
@@ -220,6 +224,7 @@ class Armoury:
         for count in (TARGETS - CHANGING, TARGETS):
             self.world.write_targets(count)
             signal_process(pid, signal.SIGHUP)
+            self._undone_s = time.time()
             self.world.pause(BETWEEN_S)
         after = self._fresh_server()
         if before["generation"] != after["generation"]:
@@ -283,16 +288,6 @@ class Armoury:
                 return False
             self.world.pause(LOOK_S)
         return True
-
-
-@contextlib.contextmanager
-def halted(pid: int | None) -> Iterator[None]:
-    """Keep a process from running, for as long as the block lasts."""
-    signal_process(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        signal_process(pid, signal.SIGCONT)
 
 
 def _is_question(message: Message) -> bool:

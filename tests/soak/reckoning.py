@@ -34,6 +34,9 @@ AS_TORTURED = {
 
 GONE_S_MAX = 15.0
 
+KEPT = {"journal.sqlite3", "journal.sqlite3-wal", "journal.sqlite3-shm", "lock", "status.json"}
+"""What a supervisor that was stopped leaves in its state directory."""
+
 
 class Reckoned(NamedTuple):
     """What became of all."""
@@ -94,9 +97,11 @@ class Aftermath(NamedTuple):
             wait_until_gone(mine, GONE_S_MAX)
         for pid in servers_of(world.rig.home):
             yield f"at the end a server of nobody's runs: {pid}"
-        for path in (world.machine.state / "bell", world.rig.socket_path):
-            if path.is_socket() or path.is_symlink():
-                yield f"at the end a socket is left: {path}"
+        if world.rig.socket_path.is_symlink():
+            yield f"at the end a socket is left: {world.rig.socket_path}"
+        for path in world.machine.state.iterdir():
+            if path.name not in KEPT:
+                yield f"at the end there is {path}"
 
     def _load(self) -> list[Delivery]:
         with Journal(str(self.world.machine.state)) as journal:

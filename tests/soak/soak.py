@@ -170,7 +170,9 @@ class Soak:
             is_complete = names <= stands.keys()
             return is_complete and not any(found.phase in LIVE for found in stands.values())
 
-        board.wait_for(is_settled, SETTLE_S_MAX)
+        deadline = time.monotonic() + SETTLE_S_MAX
+        while not is_settled() and time.monotonic() < deadline:
+            self.world.pause(0.5)
         board.wait_for(lambda: all(found.is_stored for found in board.stands().values()), 5.0)
 
 

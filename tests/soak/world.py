@@ -216,6 +216,16 @@ def signal_process(pid: int | None, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+@contextlib.contextmanager
+def halted(pid: int | None) -> Iterator[None]:
+    """Keep a process from running, for as long as the block lasts."""
+    signal_process(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        signal_process(pid, signal.SIGCONT)
+
+
 def wait_until_gone(pid: int, timeout_s: float) -> bool:
     """Wait for the end of a process; say whether it came."""
     deadline = time.monotonic() + timeout_s
