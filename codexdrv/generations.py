@@ -75,7 +75,7 @@ class Generations:
         self._version = version
         self._codex_home = codex_home
         self._on_change = on_change
-        self._known = KnownQuestions(on_change=on_change)
+        self._known = KnownQuestions(on_change=on_change, is_logged=True)
         self._rung = anyio.Event()
         self._number, self._failures, self._has_served = 0, 0, False
         #: See `Session.page_items`.

@@ -20,9 +20,11 @@ PRINTED = {
     "reconcile": ("delivery", "opinion"),
     "resolve": ("delivery",),
     "doctor": ("doctor",),
+    "attention": ("question",),
+    "answer": ("answered",),
 }
 """Command → the objects that it prints with --json; any of them may print an `error` instead."""
-WRITTEN = ("status-file", "question")
+WRITTEN = ("status-file",)
 """What the supervisor writes."""
 
 

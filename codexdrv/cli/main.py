@@ -30,6 +30,8 @@ COMMANDS = (
     Command("cancel", "take a delivery back that was not sent", "cancel"),
     Command("reconcile", "settle what is in doubt, by asking the server", "reconcile"),
     Command("resolve", "settle a delivery by an operator's word", "resolve"),
+    Command("attention", "list what the server has asked and nobody has answered", "attention"),
+    Command("answer", "answer a question of the server", "answer"),
     Command("supervise", "run the supervisor that dispatches", "supervise"),
     Command("doctor", "say what is wrong with this machine, and how to mend it", "doctor"),
     Command("service-template", "print a unit that runs the supervisor", "service_template"),
@@ -53,8 +55,9 @@ examples:
   codexdrv doctor                        what is wrong here, and how to mend it
 
 exit codes: 0 done; 1 failed or unhealthy; 2 usage; 3 in doubt or timed out;
-65 bad input or a conflict; 66 not found; 69 no server or codex binary;
-73 journal; 75 try later; 78 configuration; 130 interrupted
+65 bad input or a conflict; 66 not found; 69 no server or codex binary; 70 a
+server of our own keeps dying; 73 journal; 75 try later; 78 configuration;
+130 interrupted
 """
 
 

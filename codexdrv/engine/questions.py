@@ -66,9 +66,18 @@ class KnownQuestions:
         *,
         now_ms: Callable[[], int] = read_clock,
         on_change: Callable[[], None] = lambda: None,
+        is_logged: bool = False,
     ) -> None:
+        """Begin with none.
+
+        Args:
+            now_ms: the wall clock.
+            on_change: told that there are others now.
+            is_logged: a supervisor's are; a command's would stand between its own words.
+        """
         self.now_ms = now_ms
         self.on_change = on_change
+        self._is_logged = is_logged
         self._server: PeerIdentity | None = None
         self._seen: dict[str, OpenQuestion] = {}
 
@@ -83,14 +92,24 @@ class KnownQuestions:
         return self._seen.get(name)
 
     def note(self, question: OpenQuestion) -> None:
-        """Remember a question; the oldest ones are forgotten first."""
+        """Remember a question that was not seen before; the oldest ones are forgotten first."""
         while len(self._seen) >= 2 * OPEN_MAX:
             del self._seen[next(iter(self._seen))]
         self._seen[question.id] = question
+        if self._is_logged:
+            log.info("question.opened", **_logged(question))
 
-    def forget(self, question: OpenQuestion) -> None:
-        """A question is settled."""
+    def forget(self, question: OpenQuestion, by: str) -> None:
+        """A question is settled, or can be by nobody any more."""
         self._seen.pop(question.id, None)
+        if self._is_logged:
+            age_s = round((self.now_ms() - question.since_ms) / 1000, 1)
+            log.info("question.closed", **_logged(question), by=by, age_s=age_s)
+
+    def pass_over(self, request: Request) -> None:
+        """A question is one too many, and is not listed."""
+        if self._is_logged:
+            log.warning("question.not_listed", method=request.method, most=OPEN_MAX)
 
 
 class OpenQuestions:
@@ -110,9 +129,9 @@ class OpenQuestions:
         self._open: dict[tuple[type, int | str], OpenQuestion] = {}
         #: The files that items are about to change, by the item's id.
         self._files: dict[str, str] = {}
-        #: Item and turn whose ends are looked for, and the words with which they have ended.
+        #: Item and turn whose ends are looked for, and how those have ended, by their ids.
         self._watched: set[str | None] = set()
-        self.shown: set[str] = set()
+        self.shown: dict[str | None, str] = {}
         self._changed = anyio.Event()
 
     def all(self) -> list[OpenQuestion]:
@@ -143,15 +162,13 @@ class OpenQuestions:
         if key in self._open:
             return
         if len(self._open) >= OPEN_MAX:
-            log.warning("question.not_listed", method=request.method, open=len(self._open))
+            self._known.pass_over(request)
             return
         name = identify_question(request, self._server)
         question = self._known.recall(name)
         if question is None:
             question = self._read(name, request)
             self._known.note(question)
-            thread = question.place.thread
-            log.info("question.opened", id=name, method=request.method, thread_id=thread)
         self._open[key] = question
         self._tell_change()
 
@@ -163,7 +180,7 @@ class OpenQuestions:
             self._files[files[0]] = files[1]
         end = read_end(news) if self._watched else None
         if end is not None and end.name in self._watched:
-            self.shown.add(end.status)
+            self.shown[end.name] = end.status
             self._tell_change()
         settled = settles(news) if self._open else None
         if settled is not None:
@@ -192,21 +209,22 @@ class OpenQuestions:
 
     def _close(self, question: OpenQuestion, by: str) -> None:
         del self._open[type(question.request.id), question.request.id]
-        self._known.forget(question)
-        log.info(
-            "question.closed",
-            id=question.id,
-            method=question.request.method,
-            thread_id=question.place.thread,
-            by=by,
-            age_s=round((self._known.now_ms() - question.since_ms) / 1000, 1),
-        )
+        self._known.forget(question, by)
         self._tell_change()
 
     def _tell_change(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
         self._known.on_change()
+
+
+def _logged(question: OpenQuestion) -> dict[str, object]:
+    # Never what is asked: it may hold anything.
+    return {
+        "id": question.id,
+        "method": question.request.method,
+        "thread_id": question.place.thread,
+    }
 
 
 def question_object(question: OpenQuestion) -> dict[str, object]:

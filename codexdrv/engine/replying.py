@@ -18,11 +18,12 @@ ASKED_AGAIN_S = 2.0
 """An open question is sent again within 15 ms of the answer to `thread/resume`."""
 SETTLED_S = 10.0
 """The server says that a question is settled within 2 ms."""
-YES_SHOWN_S = 0.3
-NO_SHOWN_S = 2.0
-"""What was refused shows so within 10 ms; what was allowed, when it has run."""
+SHOWN_S = 0.3
+"""What was refused or was done shows so within 10 to 50 ms; what runs, only at its end."""
 
-_REFUSED = {"declined", "interrupted"}
+
+REFUSED = "declined"
+"""How an item ends that was not allowed."""
 
 
 class Outcome(StrEnum):
@@ -32,7 +33,7 @@ class Outcome(StrEnum):
     TAKEN = "taken"
     #: It has settled it otherwise: somebody else's answer came first.
     LATE = "late"
-    #: It has not said that the question is settled, or does not show what became of it.
+    #: It has not said that the question is settled.
     UNCLEAR = "unclear"
 
 
@@ -83,15 +84,18 @@ async def _wait_for_question(session: Session, wanted: Wanted) -> OpenQuestion:
 
 
 async def _see(session: Session, question: OpenQuestion, decision: Decision) -> Outcome:
-    """See by what is done whose answer it was: the server does not say."""
+    """See by what is done whether it was another answer that counted: the server does not say."""
     if not is_shown_by_item(question.request):
         return Outcome.TAKEN
-    is_yes = decision in YES
-    with anyio.move_on_after(YES_SHOWN_S if is_yes else NO_SHOWN_S):
-        while not session.questions.shown:
+    shown = session.questions.shown
+    with anyio.move_on_after(SHOWN_S):
+        while not shown:
             await session.questions.wait_for_change()
-    if not session.questions.shown:
-        # What was allowed may run for long.
-        return Outcome.TAKEN if is_yes else Outcome.UNCLEAR
-    is_refused = bool(_REFUSED & session.questions.shown)
-    return Outcome.LATE if is_refused is is_yes else Outcome.TAKEN
+    item, turn = shown.get(question.place.item), shown.get(question.place.turn)
+    if decision in YES:
+        # A turn that has ended without it has not run it.
+        is_late = item == REFUSED or (item is None and turn is not None)
+    else:
+        goes_on = decision is Decision.CANCEL and turn == "completed"
+        is_late = item not in {None, REFUSED} or goes_on
+    return Outcome.LATE if is_late else Outcome.TAKEN

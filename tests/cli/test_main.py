@@ -25,7 +25,7 @@ ON_THE_JOURNAL = [
     ["resolve", "m1", "--as", "failed", "--why", "I looked"],
 ]
 NOT_YET = {
-    *("completed", "replies", "watch", "attention"),
+    *("completed", "replies", "watch"),
 }
 """Words of commands, flags and choices that do not work yet."""
 

@@ -20,45 +20,11 @@ from codexdrv.rules.routing import Action
 from codexdrv.rules.thread import Subscription
 from codexdrv.snapshot import FILE_NAME
 from tests.fakes.orders import NOW_MS, THREAD, TURN, admit_in, make_order
+from tests.fakes.pictures import ALONE, QUESTION, make_picture
 from tests.public_shapes import PRINTED, WRITTEN, check, load_schemas
 
 
-FAR_FUTURE_MS = 4_000_000_000_000
-"""A picture of then is never stale."""
-PICTURE = {
-    "written_at_ms": FAR_FUTURE_MS,
-    "pid": 77,
-    "version": "0.1.0",
-    "life": 3,
-    "began_at_ms": NOW_MS,
-    "server": {
-        "connected": True,
-        "generation": 2,
-        "pid": 4242,
-        "version": "0.163.0",
-        "user_agent": "codex/0.163.0 (Linux)",
-        "codex_home": "/home/me/.codex",
-        "problem": None,
-        "silent_s": 1.4,
-    },
-    "threads": {
-        THREAD: {"status": "active", "subscription": "subscribed", "turn": TURN, "waiting": False}
-    },
-    "questions": [
-        {
-            "id": "0123456789abcdef",
-            "method": "item/commandExecution/requestApproval",
-            "kind": "command",
-            "thread": THREAD,
-            "turn": TURN,
-            "since_ms": NOW_MS,
-            "summary": "run: make",
-            "decisions": ["accept", "accept-for-session", "decline", "cancel"],
-            "questions": [],
-            "required": [],
-        }
-    ],
-}
+PICTURE = make_picture(questions=[QUESTION])
 
 
 @pytest.fixture
@@ -213,16 +179,7 @@ def test_status_prints_the_machine(full_desk, is_connected):
     check("machine", full_desk.run("status", "--json").body)
     full_desk.hang_up_bell()
     check("machine", full_desk.run("status", "--json").body)
-    alone = PICTURE["server"] | {
-        "connected": False,
-        "pid": None,
-        "version": None,
-        "user_agent": None,
-        "codex_home": None,
-        "problem": "nothing listens there",
-        "silent_s": None,
-    }
-    picture = PICTURE if is_connected else PICTURE | {"server": alone}
+    picture = PICTURE if is_connected else PICTURE | {"server": ALONE}
     check("status-file", picture)
     (full_desk.state / FILE_NAME).write_text(json.dumps(picture))
     body = full_desk.run("status", "--json").body

@@ -197,11 +197,10 @@ def test_two_of_one_id_are_nobody_s(questions):
     assert questions.find(found.id) is None
 
 
-def test_each_question_is_logged_when_it_opens_and_when_it_ends_and_never_what_it_asks(
-    questions, known, clock
-):
+def test_each_question_is_logged_when_it_opens_and_when_it_ends_and_never_what_it_asks(clock):
+    known = KnownQuestions(now_ms=lambda: clock.now_ms, is_logged=True)
     with capture_logs() as logged:
-        questions.ask(request())
+        OpenQuestions(known, PEER).ask(request())
         again = OpenQuestions(known, PEER)
         again.ask(request())
         clock.now_ms += 1_500
@@ -212,6 +211,23 @@ def test_each_question_is_logged_when_it_opens_and_when_it_ends_and_never_what_i
         {"event": "question.opened"} | same,
         {"event": "question.closed", "by": "serverRequest/resolved", "age_s": 1.5} | same,
     ]
+
+
+def test_those_of_a_command_are_not_logged(questions):
+    with capture_logs() as logged:
+        for number in range(OPEN_MAX + 1):
+            questions.ask(request(number))
+        questions.hear(resolve(0))
+    assert logged == []
+
+
+def test_what_is_too_much_to_list_is_logged(clock):
+    questions = OpenQuestions(KnownQuestions(is_logged=True), PEER)
+    with capture_logs() as logged:
+        for number in range(OPEN_MAX + 1):
+            questions.ask(request(number))
+    (passed_over,) = [line for line in logged if line["event"] == "question.not_listed"]
+    assert passed_over["log_level"] == "warning"
 
 
 async def test_whoever_waits_is_told_of_every_change(known):

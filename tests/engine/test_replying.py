@@ -88,14 +88,18 @@ async def fail_to_answer(bench, wanted, decision=Decision.ACCEPT, said=None):
         # It runs.
         (Decision.ACCEPT, None, None, Outcome.TAKEN),
         (Decision.ACCEPT, "declined", None, Outcome.LATE),
+        # To who resumed the thread afterwards, a command that was declined never ends.
+        (Decision.ACCEPT, None, "completed", Outcome.LATE),
         (Decision.ACCEPT_FOR_SESSION, None, "interrupted", Outcome.LATE),
         (Decision.DECLINE, "declined", None, Outcome.TAKEN),
+        (Decision.DECLINE, None, None, Outcome.TAKEN),
+        (Decision.DECLINE, None, "completed", Outcome.TAKEN),
         (Decision.DECLINE, "completed", None, Outcome.LATE),
         (Decision.DECLINE, "failed", None, Outcome.LATE),
-        (Decision.DECLINE, None, None, Outcome.UNCLEAR),
         (Decision.CANCEL, "declined", "interrupted", Outcome.TAKEN),
         (Decision.CANCEL, None, "interrupted", Outcome.TAKEN),
         (Decision.CANCEL, None, "completed", Outcome.LATE),
+        (Decision.CANCEL, "completed", None, Outcome.LATE),
     ],
 )
 async def test_what_is_done_shows_whose_answer_came_first(
