@@ -12,7 +12,8 @@ from contextlib import suppress
 import anyio
 import structlog
 
-from codexdrv.transport.child import EXIT_POLL_S, KILLED_GRACE_S, SECOND_GRACE_S
+from codexdrv.transport.child import EXIT_POLL_S
+from codexdrv.transport.ladder import KILLED_GRACE_S, SECOND_GRACE_S
 from codexdrv.transport.peer import PeerIdentity, current_namespace, identify, is_gone
 
 

@@ -17,6 +17,7 @@ from supervisor.readiness import Readiness
 from supervisor.ringer import hear_bell, hung_bell
 from supervisor.signals import Signals
 from supervisor.spawning import OwnServer, hosting, way_to
+from supervisor.units import longest_stop_s
 from supervisor.upgrade import Upgrade
 from supervisor.upkeep import (
     beat,
@@ -134,9 +135,9 @@ async def _run(life: Life, parts: _Parts) -> str | None:
         await _until_stopped(life, parts)
         # A server of our own ends with us, and with it the turns that run.
         spawn = life.config.server.spawn
-        turns_s = spawn.stop_grace_s if spawn else 0.0
-        readiness.stopping(takes_s=life.config.limits.drain_s + 2 * turns_s)
-        await driver.drain(answers_s=life.config.limits.drain_s, turns_s=turns_s)
+        grace_s = spawn.stop_grace_s if spawn else None
+        readiness.stopping(takes_s=longest_stop_s(grace_s))
+        await driver.drain(answers_s=life.config.limits.drain_s, turns_s=grace_s or 0.0)
         problem = driver.link().problem
         tasks.cancel_scope.cancel()
     if failures:

@@ -23,7 +23,9 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from codexdrv.config import Limits
 from codexdrv.errors import ConfigurationError, ExitCode
+from codexdrv.transport.ladder import KILLED_GRACE_S, SECOND_GRACE_S
 
 
 UNIT_NAME = "codexdrv.service"
@@ -37,11 +39,8 @@ four times a minute."""
 WATCHDOG_S = 60
 """We answer twice as often. A disk may hold a loop up for seconds, never for as long as this."""
 
-ANSWERS_S = 5.0
-SECOND_TERM_S = 2.0
-SPARE_S = 13.0
-"""A stop is: the answers that are open, and with a server of our own twice `stop_grace_s`, its
-second SIGTERM, and its SIGKILL; and room for a slow disk."""
+SPARE_S = 8.0
+"""Room for a slow disk at the stop."""
 
 INSTALL_USER = (
     "mkdir -p ~/.config/systemd/user",
@@ -96,10 +95,20 @@ class Service(NamedTuple):
 
     @property
     def stop_s(self) -> int:
-        """As long as a stop in good order can take."""
-        grace_s = self.stop_grace_s
-        server_s = 0.0 if grace_s is None else 2 * grace_s + SECOND_TERM_S
-        return math.ceil(ANSWERS_S + server_s + SPARE_S)
+        """As long as the manager should wait for a stop."""
+        return math.ceil(longest_stop_s(self.stop_grace_s) + SPARE_S)
+
+
+def longest_stop_s(stop_grace_s: float | None) -> float:
+    """Add up what a stop in good order can take.
+
+    The answers that are open come first. A server of our own gets its grace twice, first for the
+    turns in our threads and then for all others, a second SIGTERM, and SIGKILL.
+    """
+    ladder_s = 0.0
+    if stop_grace_s is not None:
+        ladder_s = 2 * stop_grace_s + SECOND_GRACE_S + KILLED_GRACE_S
+    return Limits().drain_s + ladder_s
 
 
 def install_steps(service: Service) -> tuple[str, ...]:

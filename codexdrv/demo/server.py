@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from codexdrv.errors import NoServer
+from codexdrv.transport.ladder import SECOND_GRACE_S
 
 
 READY_TIMEOUT_S = 20.0
@@ -21,9 +22,6 @@ READY_POLL_S = 0.02
 
 STOP_GRACE_S = 10.0
 """SIGTERM lets the server finish its turn; the model of a demo answers in milliseconds."""
-
-SECOND_GRACE_S = 2.0
-"""A second SIGTERM ends the server at once, but still lets it remove its socket."""
 
 STDERR_TAIL_BYTES = 2048
 """Enough of its last words for an error message."""

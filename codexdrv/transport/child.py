@@ -15,18 +15,13 @@ import anyio
 
 from codexdrv.errors import NoServer
 from codexdrv.transport import launch
+from codexdrv.transport.ladder import KILLED_GRACE_S, SECOND_GRACE_S
 from codexdrv.transport.peer import PeerIdentity, identify
 from codexdrv.transport.stream import DescriptorStream
 
 
 EXIT_POLL_S = 0.02
 """`wait` of asyncio also waits for the pipes, which a grandchild may hold: so its end is polled."""
-
-SECOND_GRACE_S = 2.0
-"""A second SIGTERM ends the server at once, but still lets it remove its socket."""
-
-KILLED_GRACE_S = 5.0
-"""After SIGKILL only a process that hangs in the kernel is still there."""
 
 STDERR_LINE_BYTES_MAX = 4096
 """A longer line is cut into several: the log is no place for bodies."""
