@@ -1,5 +1,6 @@
 """The examination: look at everything once, then go through the table of checks."""
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ class Seen(NamedTuple):
     server: codex.Met | Offence | None
     home: codex.HomeSeen | Offence
     state: places.StateSeen | Offence
+    sandbox_place: str | Offence | None
     state_disk: places.Disk | Offence
     home_disk: places.Disk | Offence
     journal: journal.JournalSeen | Offence | None
@@ -73,6 +75,7 @@ CHECKS: tuple[Callable[[Seen], list[Finding]], ...] = (
     _judge_server,
     lambda seen: [codex.judge_home(seen.home, seen.server)],
     lambda seen: places.judge_state(seen.state),
+    lambda seen: [places.judge_sandbox(seen.config.state.directory, seen.sandbox_place)],
     lambda seen: places.judge_file_systems(seen.state_disk, seen.home_disk),
     lambda seen: places.judge_room(seen.state_disk, seen.home_disk),
     lambda seen: [journal.judge_journal(seen.journal)],
@@ -100,6 +103,7 @@ def look(config: Config, *, version: str) -> Seen:
         met,
         look_at(lambda: codex.look_at_home(home)),
         look_at(lambda: places.look_at_state(directory)),
+        look_at(lambda: places.sandbox_place_above(directory, os.environ.get("TMPDIR", ""))),
         look_at(lambda: places.look_at_disk(directory)),
         look_at(lambda: places.look_at_disk(home)),
         look_at(lambda: journal.look_at_journal(directory)),

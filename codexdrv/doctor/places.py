@@ -36,6 +36,9 @@ OURS = (
 
 MOVE = "Put it on a local disk: dir under [state]."
 
+ANYBODYS = "/tmp"  # noqa: S108 - it is named, not used
+AWAY = "Move it, not into a workspace either: dir under [state]."
+
 
 class StateSeen(NamedTuple):
     """The state directory, and who may touch it."""
@@ -99,6 +102,35 @@ def judge_state(seen: StateSeen | Offence) -> list[Finding]:
     if not seen.is_there:
         return [note(name, f"{seen.path} is not there yet: made by the first `codexdrv deliver`")]
     return [ok(name, f"{seen.path} and its files are yours alone, and so is the way to them")]
+
+
+def sandbox_place_above(directory: str, tmpdir: str) -> str | None:
+    """Name what holds a directory, and a model's sandboxed command may write in without asking.
+
+    These are /tmp and $TMPDIR, and the workspaces (WIRE-FACTS, "Sandbox"), which are each
+    thread's own and not known here.
+    """
+    real = os.path.realpath(directory)
+    for place in (ANYBODYS, tmpdir):
+        top = os.path.realpath(place)
+        if os.path.isabs(place) and os.path.commonpath((top, real)) == top:
+            return place
+    return None
+
+
+def judge_sandbox(directory: str, place: str | Offence | None) -> Finding:
+    """Say whether a model could forge what we have written down."""
+    if isinstance(place, Offence):
+        return failed("sandbox", place)
+    if place is None:
+        return ok(
+            "sandbox", f"{directory} is in no place that every sandboxed command may write in"
+        )
+    return note(
+        "sandbox",
+        f"{directory} lies in {place}, where a model's sandboxed commands may write",
+        AWAY,
+    )
 
 
 def look_at_disk(path: str) -> Disk:

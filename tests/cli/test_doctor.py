@@ -98,7 +98,7 @@ def test_a_newcomer_is_told_what_to_do_in_words_that_can_be_run(desk):
     names = [line[7:20].strip() for line in lines if not line.startswith(" ")]
     assert names == [
         *("python", "package", "configuration", "binary", "socket", "server", "home"),
-        *("permissions", "file system", "disk", "journal", "supervisor", "unit"),
+        *("permissions", "sandbox", "file system", "disk", "journal", "supervisor", "unit"),
     ]
 
 
@@ -608,6 +608,43 @@ def test_an_unsafe_way_to_the_state_directory_is_wrong(desk, is_there):
 
 def test_what_cannot_be_looked_at_is_wrong():
     assert [each.state for each in places.judge_state(BROKEN)] == [State.WRONG]
+
+
+# Sandbox
+
+
+@pytest.mark.parametrize(
+    ("directory", "tmpdir", "place"),
+    [
+        ("/tmp/state", "", "/tmp"),
+        ("/tmp", "", "/tmp"),
+        ("/tmpfiles/state", "", None),
+        ("/home/me/state", "", None),
+        ("/home/me/tmp/state", "/home/me/tmp", "/home/me/tmp"),
+        ("/home/me/state", "tmp", None),
+        ("/home/me/tmp/../state", "/home/me/tmp", None),
+    ],
+)
+def test_a_place_that_a_sandboxed_command_may_write_in_is_found(directory, tmpdir, place):
+    assert places.sandbox_place_above(directory, tmpdir) == place
+
+
+def test_a_way_into_such_a_place_counts_by_its_end(tmp_path):
+    (tmp_path / "away").symlink_to("/tmp")
+    assert places.sandbox_place_above(f"{tmp_path}/away/state", f"{tmp_path}/away") is not None
+    assert places.sandbox_place_above(f"{tmp_path}/away/state", "") == "/tmp"
+
+
+def test_a_state_directory_in_such_a_place_is_a_note(desk):
+    (finding,) = named(desk, "sandbox")
+    assert finding["state"] == "note"
+    assert f"{desk.state} lies in /tmp, where a model's" in finding["found"]
+    assert "dir under [state]" in finding["remedy"]
+
+
+def test_any_other_place_is_fine():
+    assert places.judge_sandbox("/home/me/state", None).state == State.OK
+    assert places.judge_sandbox("/home/me/state", BROKEN).state == State.WRONG
 
 
 # File system and disk
