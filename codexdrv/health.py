@@ -27,7 +27,7 @@ class Machine(NamedTuple):
     """All that is seen of a machine at one moment."""
 
     summary: Summary
-    #: What the supervisor said last; None: nothing, or it is down.
+    #: What a supervisor of our own version said last; None: nothing, or it is down.
     snapshot: Snapshot | None
     #: A supervisor heard the bell.
     is_up: bool
@@ -35,11 +35,15 @@ class Machine(NamedTuple):
     now_ms: int
     #: Why nothing can be stored; None: there is room.
     disk: Offence | None = None
+    #: The version of a supervisor that is up and is not ours: its picture is not read.
+    other_version: str | None = None
 
     @property
     def is_stale(self) -> bool:
         """Say whether a supervisor is up that says nothing any more."""
-        return self.is_up and (self.snapshot is None or self.snapshot.is_stale(self.now_ms))
+        if not self.is_up or self.other_version is not None:
+            return False
+        return self.snapshot is None or self.snapshot.is_stale(self.now_ms)
 
 
 def judge_health(machine: Machine) -> list[str]:
@@ -49,10 +53,15 @@ def judge_health(machine: Machine) -> list[str]:
         problems.append(f"nothing can be stored, so nothing is sent: {machine.disk.sentence}")
     if not machine.is_up and machine.summary.oldest is not None:
         problems.append("no supervisor is running, and deliveries wait: run `codexdrv supervise`")
+    if machine.other_version is not None:
+        problems.append(
+            f"the supervisor that runs is codexdrv {machine.other_version}, and not the one that is"
+            " installed now, which cannot tell how it is: start it anew"
+        )
     if machine.is_stale:
         problems.append("the supervisor is up but has not written its status for 15 s")
     elif machine.snapshot is not None:
-        problems += _judge_snapshot(machine.snapshot, machine.now_ms)
+        problems += judge_snapshot(machine.snapshot, machine.now_ms)
     oldest = machine.summary.oldest
     if oldest is not None and machine.now_ms - oldest.order.admitted_at_ms > OLD_MS:
         age = tell_span((machine.now_ms - oldest.order.admitted_at_ms) / 1000)
@@ -69,7 +78,8 @@ def answered_ms(snapshot: Snapshot, now_ms: int) -> int | None:
     return int(answered_s * 1000) + max(0, now_ms - snapshot.written_at_ms)
 
 
-def _judge_snapshot(snapshot: Snapshot, now_ms: int) -> list[str]:
+def judge_snapshot(snapshot: Snapshot, now_ms: int) -> list[str]:
+    """Say what is wrong with the server, the targets and the questions, a sentence each."""
     body = snapshot.body
     if not body["server"]["connected"]:
         return [str(body["server"]["problem"]).rstrip(".")]

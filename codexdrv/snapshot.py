@@ -25,6 +25,11 @@ class Snapshot(NamedTuple):
         server = self.body.get("server")
         return server.get("problem") if isinstance(server, dict) else None
 
+    @property
+    def version(self) -> str:
+        """The codexdrv that wrote it; another one than ours may know other members."""
+        return str(self.body.get("version"))
+
     def is_stale(self, now_ms: int) -> bool:
         """Say whether it is too old to be believed."""
         return now_ms - self.written_at_ms > STALE_AFTER_MS

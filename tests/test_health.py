@@ -20,6 +20,13 @@ def judge(snapshot=None, *, summary=EMPTY, is_up=True, disk=None):
     return judge_health(Machine(summary, snapshot, is_up, NOW_MS, disk))
 
 
+def test_of_a_supervisor_of_another_version_it_is_not_known():
+    other = Machine(EMPTY, None, True, NOW_MS, other_version="0.0.9")
+    (problem,) = judge_health(other)
+    assert problem.startswith("the supervisor that runs is codexdrv 0.0.9")
+    assert problem.endswith("start it anew")
+
+
 def waiting(*, age_ms, why=None):
     order = make_order(at_ms=NOW_MS - age_ms)
     delivery = Delivery(order, Standing(Phase.QUEUED, why=why))

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from codexdrv import __version__
 from codexdrv.cli.machine import machine_lines
 from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_around
 from codexdrv.cli.usage import tell_usage
@@ -97,12 +98,15 @@ def _fact_object(fact: RecordedFact) -> dict[str, Any]:
 
 def _tell_machine(journal: Journal, config: Config, args: argparse.Namespace) -> ExitCode:
     scene = look_around(config, journal)
+    snapshot = load_snapshot(config.state.directory) if scene.is_up else None
+    is_other = snapshot is not None and snapshot.version != __version__
     machine = Machine(
         journal.summary(),
-        load_snapshot(config.state.directory) if scene.is_up else None,
+        None if is_other else snapshot,
         scene.is_up,
         now_ms(),
         disk_offence(os.statvfs(config.state.directory)),
+        snapshot.version if snapshot and is_other else None,
     )
     problems = judge_health(machine)
     if args.openmetrics:

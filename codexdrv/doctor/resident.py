@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from codexdrv.bell import ring
 from codexdrv.doctor.finding import Finding, failed, note, ok, wrong
+from codexdrv.health import judge_snapshot
 from codexdrv.lock import FILE_NAME
 from codexdrv.paths import Offence
 from codexdrv.snapshot import Snapshot, load_snapshot
@@ -14,6 +15,7 @@ from codexdrv.snapshot import Snapshot, load_snapshot
 
 NAME = "supervisor"
 START = "Start it: `codexdrv supervise`, best under your service manager."
+LOOK = "`codexdrv status` shows more. A target that nothing can load is taken out of [targets]."
 CONNECT_PATIENCE_S = 2.0
 """A healthy server is connected to within milliseconds, and then the status is written at once."""
 POLL_S = 0.02
@@ -96,12 +98,14 @@ def _judge_picture(snapshot: Snapshot, *, is_told: bool, version: str, now_ms: i
         if is_told:
             return note(NAME, said, "It connects by itself when that is mended (see above).")
         return wrong(NAME, said, "It tries again by itself; if that does not help, see its log.")
-    if body.get("version") != version:
+    if snapshot.version != version:
         return note(
             NAME,
-            f"{who}, is codexdrv {body.get('version')}; installed is {version}",
+            f"{who}, is codexdrv {snapshot.version}; installed is {version}",
             "Start it anew, to run the installed one.",
         )
+    if problems := judge_snapshot(snapshot, now_ms):
+        return wrong(NAME, f"{who}, connected; {'; '.join(problems)}", LOOK)
     return ok(NAME, f"{who}, connected")
 
 

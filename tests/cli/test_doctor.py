@@ -26,9 +26,10 @@ from codexdrv.paths import Offence
 from codexdrv.protocol.results import Greeting
 from codexdrv.rules.ownership import Phase
 from codexdrv.snapshot import FILE_NAME as SNAPSHOT_NAME
-from codexdrv.snapshot import STALE_AFTER_MS, Snapshot
+from codexdrv.snapshot import STALE_AFTER_MS
 from tests.fakes.children import CHECKOUT, run_child, start_child
-from tests.fakes.orders import NOW_MS, admit_in
+from tests.fakes.orders import NOW_MS, THREAD, admit_in
+from tests.fakes.pictures import CONNECTED, SUBSCRIBED, make_snapshot
 
 
 US = os.geteuid()
@@ -850,10 +851,9 @@ def test_a_path_with_odd_letters_is_opened_all_the_same(desk):
 # The supervisor
 
 
-def snapshot(*, age_ms=0, problem=None, version=__version__):
-    server = {"connected": problem is None, "problem": problem}
-    body = {"pid": 77, "life": 3, "version": version, "server": server}
-    return Snapshot(NOW_MS - age_ms, body)
+def snapshot(*, age_ms=0, problem=None, version=__version__, **kept):
+    server = CONNECTED | {"connected": problem is None, "problem": problem}
+    return make_snapshot(server, age_ms=age_ms, version=version, **kept)
 
 
 def judge_supervisor(seen, *, live=0, is_told=False):
@@ -899,6 +899,12 @@ DOWN = resident.ResidentSeen(False, None, None)
             {},
             State.NOTE,
             f"is codexdrv 0.0.1; installed is {__version__}",
+        ),
+        (
+            UP._replace(snapshot=snapshot(threads={THREAD: SUBSCRIBED | {"subscription": "gone"}})),
+            {},
+            State.WRONG,
+            f"connected; target ops ({THREAD}) cannot be loaded: the server has no record of it",
         ),
         (BROKEN, {}, State.WRONG, BROKEN.sentence),
     ],

@@ -11,7 +11,7 @@ from codexdrv.rules.lifecycle import News, Outcome
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.snapshot import FILE_NAME
 from tests.fakes.orders import NOW_MS, THREAD, TURN, admit_in, make_news, make_order
-from tests.fakes.pictures import ALONE, CONNECTED, QUESTION, SUBSCRIBED, make_picture
+from tests.fakes.pictures import ALONE, CONNECTED, FAR_FUTURE_MS, QUESTION, SUBSCRIBED, make_picture
 
 
 def be_up(desk, server=CONNECTED):
@@ -125,6 +125,17 @@ def test_what_waits_for_somebody_is_shown(desk):
     asked = "question    0123456789abcdef command, open for 2 min 5 s: run “make”\n"
     assert asked.replace(" 5 s", "") in out
     assert "`codexdrv attention` says how to answer" in out
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--openmetrics",)])
+def test_what_a_supervisor_of_another_version_wrote_is_not_read(desk, form):
+    desk.hang_up_bell()
+    written = {"written_at_ms": FAR_FUTURE_MS, "version": "0.0.9", "server": {"connected": True}}
+    (desk.state / FILE_NAME).write_text(json.dumps(written))
+    ran = desk.run("status", *form)
+    assert (ran.code, ran.err) == (1, "")
+    said = {(): "codexdrv 0.0.9", ("--json",): "codexdrv 0.0.9"}
+    assert said.get(form, "codexdrv_healthy 0.0") in ran.out
 
 
 # One delivery

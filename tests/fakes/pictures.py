@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from codexdrv import __version__
 from codexdrv.snapshot import Snapshot
 from tests.fakes.orders import NOW_MS, THREAD, TURN
 
@@ -60,7 +61,7 @@ def make_picture(server: dict[str, Any] = CONNECTED, **kept: Any) -> dict[str, A
     return {
         "written_at_ms": FAR_FUTURE_MS,
         "pid": 77,
-        "version": "0.1.0",
+        "version": __version__,
         "life": 3,
         "began_at_ms": NOW_MS,
         "server": server,
