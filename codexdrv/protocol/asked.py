@@ -3,13 +3,21 @@
 Nothing that reads one raises: a question that cannot be read is still one.
 """
 
+import json
 from typing import NamedTuple
 
 from codexdrv.errors import BadInput
 from codexdrv.ids import ThreadId, TurnId
-from codexdrv.protocol.printable import listed, quoted
+from codexdrv.protocol.printable import PARTS_MAX, listed, quoted
 from codexdrv.protocol.questions import YES, Decision, Params, Said, posture_of
 from codexdrv.wire.message import Notification, Request, RequestId
+
+
+RESOLVED = "serverRequest/resolved"
+"""Somebody's answer has settled a question; whatever else does, none has."""
+
+NAME_CHARACTERS_MAX = 80
+"""Of what a yes must name, escaped: it stands in a command line that people copy."""
 
 
 class Place(NamedTuple):
@@ -24,7 +32,7 @@ class Settled(NamedTuple):
     """A notification that settles questions of a thread: those that match all that it names."""
 
     thread: str
-    #: By `serverRequest/resolved`.
+    #: By `RESOLVED`.
     request: RequestId | None = None
     turn: str | None = None
     item: str | None = None
@@ -117,6 +125,16 @@ def required_of(request: Request) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str))
 
 
+def can_be_named(request: Request) -> bool:
+    """Say whether a command line can hold all that `accept` must name."""
+    questions = questions_of(request)
+    names = questions + required_of(request)
+    lengths = [len(json.dumps(name)) - len('""') for name in names]
+    # A reply is QUESTION=TEXT.
+    is_said = all(name and "=" not in name for name in questions)
+    return is_said and len(names) <= PARTS_MAX and max(lengths, default=0) <= NAME_CHARACTERS_MAX
+
+
 def check_said(request: Request, decision: Decision, said: Said) -> None:
     """Make sure that what an operator says is what the question wants, no more and no less.
 
@@ -131,6 +149,8 @@ def check_said(request: Request, decision: Decision, said: Said) -> None:
     if missing:
         names = listed(missing)
         raise BadInput(f"Accepted, it wants content with: {names}.", hint="Give it as --content.")
+    if said.content is not None and request.params.get("mode") == "url":
+        raise BadInput("It wants a page to be opened, and no content.", hint="Leave --content out.")
     if kind == "input":
         _check_replies(inputs_in(request.params), said)
 

@@ -4,21 +4,36 @@ What a server asks comes from a model, or from whoever wrote what the model has 
 """
 
 import json
+import shlex
 from typing import Any
+from unicodedata import east_asian_width
 
 
-HEAD_CHARACTERS, TAIL_CHARACTERS = 400, 200
-"""Of one text that is shown: the end, too, lest it be pushed out of sight."""
-PARTS_MAX = 10
+HEAD_CHARACTERS, TAIL_CHARACTERS = 3000, 1000
+"""Of one text that is shown: nearly every command, whole."""
+PARTS_MAX = 50
 """Of a list that is shown: files, questions, options."""
+WHOLE_CHARACTERS = 12_000
+"""Of all that is shown at once: the status file holds a hundred."""
+
+CUT = "✂"
+"""Stands where something is left out; no text that is shown can hold it."""
+
+_RESERVED = {"\\", "“", "”", CUT}
+# These print, and nothing is seen of them.
+_BLANK_RANGES = (
+    *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800)),
+    *((0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF)),
+)
+_BLANK = {chr(code) for first, last in _BLANK_RANGES for code in range(first, last + 1)}
 
 
 def shown(text: str) -> str:
-    """Write out what does not print, and what would end a quotation."""
+    """Write out what is not seen, and what would end a quotation or pass for a cut."""
     # A backslash, too: else nobody could tell `\n` from a line that ends.
     return "".join(
         each
-        if each.isprintable() and each not in "\\“”"
+        if _is_seen(each) and each not in _RESERVED
         else each.encode("unicode_escape").decode()
         for each in text
     )
@@ -30,13 +45,13 @@ def quoted(text: str) -> str:
     if cut <= 0:
         return f"“{shown(text)}”"
     head, tail = text[:HEAD_CHARACTERS], text[-TAIL_CHARACTERS:]
-    return f"“{shown(head)}” ({cut} characters more) “{shown(tail)}”"
+    return f"“{shown(head)}” {CUT} {cut} characters more {CUT} “{shown(tail)}”"
 
 
 def listed(texts: list[str]) -> str:
     """Show the first of some texts, and how many there are more."""
     more = len(texts) - PARTS_MAX
-    rest = [f"and {more} more"] if more > 0 else []
+    rest = [f"{CUT} and {more} more"] if more > 0 else []
     return ", ".join([*map(quoted, texts[:PARTS_MAX]), *rest])
 
 
@@ -45,4 +60,42 @@ def compact(value: Any) -> str:
     try:
         return quoted(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     except (RecursionError, ValueError):
-        return "(too deep to show)"
+        return f"{CUT} too deep to show"
+
+
+def limited(said: str) -> str:
+    """Cut what is too long as a whole."""
+    more = len(said) - WHOLE_CHARACTERS
+    return said if more <= 0 else f"{said[:WHOLE_CHARACTERS]} {CUT} {more} characters more"
+
+
+def folded(said: str, columns: int) -> list[str]:
+    """Break a line before a terminal does: it would let a stranger's text begin a line."""
+    lines, used = [""], 0
+    for each in said:
+        # As wide as any terminal makes it.
+        width = 1 if east_asian_width(each) in {"Na", "H", "N"} else 2
+        if used + width > columns:
+            lines.append("")
+            used = 0
+        lines[-1] += each
+        used += width
+    return lines
+
+
+def word(text: str) -> str:
+    """Write a text as one word of a shell; what is not seen, as bash, zsh and ksh read it."""
+    if all(map(_is_seen, text)):
+        return shlex.quote(text)
+    return f"$'{''.join(map(_in_dollar_quotes, text))}'"
+
+
+def _in_dollar_quotes(character: str) -> str:
+    if _is_seen(character) and character not in "\\'":
+        return character
+    # A byte of a path that is no UTF-8 is a surrogate here.
+    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogateescape"))
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() and character not in _BLANK

@@ -249,7 +249,10 @@ def decide(request: Request, decision: Decision, said: Said) -> Response:
 
 def _not_offered(params: Params) -> set[Decision]:
     """Say what this very request cannot be answered with, though others of its kind can."""
-    if params.get("kind") == "humanCommand":
+    words = params.get("availableDecisions")
+    if params.get("kind") == "humanCommand" or (
+        isinstance(words, list) and "acceptForSession" not in words
+    ):
         return {Decision.ACCEPT_FOR_SESSION}
     if "mode" not in params:
         return set()

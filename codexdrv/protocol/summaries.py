@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from codexdrv.protocol.asked import inputs_in, labels_in, object_in, text_in
-from codexdrv.protocol.printable import PARTS_MAX, compact, listed, quoted
+from codexdrv.protocol.printable import PARTS_MAX, compact, limited, listed, quoted
 from codexdrv.protocol.questions import Params
 from codexdrv.wire.message import Notification, Request
 
@@ -24,7 +24,7 @@ def summarize(request: Request, files: str = "") -> str:
     if request.method == "item/fileChange/requestApproval":
         said = [f"change {files or 'files; it does not say which'}", *said]
     reason = text_in(request.params, "reason")
-    return ", ".join(said + ([f"because {quoted(reason)}"] if reason else []))
+    return limited(", ".join(said + ([f"because {quoted(reason)}"] if reason else [])))
 
 
 def read_files(news: Notification) -> tuple[str, str] | None:

@@ -79,7 +79,7 @@ class Soak:
             self.plan.mode,
             self.plan.seed,
             time.monotonic() - self._began,
-            len(self.trickle.admitted),
+            len({each.id for each in rulings}),
             rulings,
             self.armoury.struck,
             self.samples,
