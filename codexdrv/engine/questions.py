@@ -11,6 +11,7 @@ import structlog
 from codexdrv.clock import now_ms as read_clock
 from codexdrv.protocol.asked import (
     Place,
+    can_be_named,
     is_settled,
     place_of,
     questions_of,
@@ -18,8 +19,8 @@ from codexdrv.protocol.asked import (
     required_of,
     settles,
 )
-from codexdrv.protocol.printable import PARTS_MAX
-from codexdrv.protocol.questions import Decision, offered, posture_of
+from codexdrv.protocol.printable import CUT
+from codexdrv.protocol.questions import YES, Decision, offered, posture_of
 from codexdrv.protocol.summaries import read_files, summarize
 from codexdrv.transport.peer import PeerIdentity
 from codexdrv.wire.message import Notification, Request
@@ -49,9 +50,17 @@ class OpenQuestion(NamedTuple):
 
 
 def identify_question(request: Request, server: PeerIdentity | None) -> str:
-    """Name a question for ever: no other one, of this server or a later one, has this id."""
+    """Name a question for ever: no other one, of this server or a later one, has this id.
+
+    Nor has the same one with a word changed: whoever answers answers what was shown.
+    """
     process = list(server[:3]) if server else None
-    whole = orjson.dumps([process, request.id, request.method, *place_of(request)])
+    asked = [process, request.id, request.method]
+    try:
+        whole = orjson.dumps([*asked, request.params], option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        # It nests deeper than any server passes on.
+        whole = orjson.dumps([*asked, *place_of(request)])
     return hashlib.sha256(whole).hexdigest()[:ID_DIGITS]
 
 
@@ -129,9 +138,9 @@ class OpenQuestions:
         self._open: dict[tuple[type, int | str], OpenQuestion] = {}
         #: The files that items are about to change, by the item's id.
         self._files: dict[str, str] = {}
-        #: Item and turn whose ends are looked for, and how those have ended, by their ids.
+        #: A question, its item and its turn, whose ends are looked for; and how each has ended.
         self._watched: set[str | None] = set()
-        self.shown: dict[str | None, str] = {}
+        self.ends: dict[str | None, str] = {}
         self._changed = anyio.Event()
 
     def all(self) -> list[OpenQuestion]:
@@ -148,12 +157,12 @@ class OpenQuestions:
         found = [each for each in self._open.values() if each.id == name]
         return found[0] if len(found) == 1 else None
 
-    def watch(self, place: Place) -> None:
-        """From now on, keep in `shown` how the item and the turn of a question end."""
-        self._watched = {place.item, place.turn} - {None}
+    def watch(self, question: OpenQuestion) -> None:
+        """From now on, keep in `ends` how a question, its item and its turn end, by their ids."""
+        self._watched = {question.id, question.place.item, question.place.turn} - {None}
 
     async def wait_for_change(self) -> None:
-        """Wait until one is asked or settled, or more is shown."""
+        """Wait until one is asked or settled, or another end is known."""
         await self._changed.wait()
 
     def ask(self, request: Request) -> None:
@@ -180,7 +189,7 @@ class OpenQuestions:
             self._files[files[0]] = files[1]
         end = read_end(news) if self._watched else None
         if end is not None and end.name in self._watched:
-            self.shown[end.name] = end.status
+            self.ends[end.name] = end.status
             self._tell_change()
         settled = settles(news) if self._open else None
         if settled is not None:
@@ -195,20 +204,25 @@ class OpenQuestions:
 
     def _read(self, name: str, request: Request) -> OpenQuestion:
         place = place_of(request)
+        summary = summarize(request, self._files.get(place.item or "", ""))
         # Where nothing tells one server from the next, the turn must: no other has its id.
         is_certain = self._server is not None or place.turn is not None
+        # Nobody says yes to what nobody has seen.
+        is_whole = CUT not in summary and can_be_named(request)
         return OpenQuestion(
             name,
             request,
             posture_of(request.method).kind,
             place,
             self._known.now_ms(),
-            summarize(request, self._files.get(place.item or "", "")),
-            offered(request) if is_certain else (),
+            summary,
+            tuple(word for word in offered(request) if is_certain and (is_whole or word not in YES)),
         )
 
     def _close(self, question: OpenQuestion, by: str) -> None:
         del self._open[type(question.request.id), question.request.id]
+        if question.id in self._watched:
+            self.ends[question.id] = by
         self._known.forget(question, by)
         self._tell_change()
 
@@ -229,6 +243,7 @@ def _logged(question: OpenQuestion) -> dict[str, object]:
 
 def question_object(question: OpenQuestion) -> dict[str, object]:
     """Lay a question out as the status file has it, and as `attention --json` prints it."""
+    is_acceptable = Decision.ACCEPT in question.decisions
     return {
         "id": question.id,
         "method": question.request.method,
@@ -238,6 +253,6 @@ def question_object(question: OpenQuestion) -> dict[str, object]:
         "since_ms": question.since_ms,
         "summary": question.summary,
         "decisions": list(question.decisions),
-        "questions": list(questions_of(question.request)[:PARTS_MAX]),
-        "required": list(required_of(question.request)[:PARTS_MAX]),
+        "questions": list(questions_of(question.request)) if is_acceptable else [],
+        "required": list(required_of(question.request)) if is_acceptable else [],
     }

@@ -1,5 +1,6 @@
 """Answer one question of the server, on a connection of our own, as an operator has decided."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -9,9 +10,11 @@ from codexdrv.engine.questions import OpenQuestion
 from codexdrv.engine.session import Session
 from codexdrv.errors import NotFound
 from codexdrv.ids import ThreadId
-from codexdrv.protocol.asked import check_said, is_shown_by_item
-from codexdrv.protocol.methods import resume_thread
+from codexdrv.protocol.asked import RESOLVED, check_said, is_shown_by_item
+from codexdrv.protocol.events import ThreadStatus
+from codexdrv.protocol.methods import read_thread, resume_thread
 from codexdrv.protocol.questions import YES, Decision, Said, decide
+from codexdrv.protocol.results import read_thread_view
 
 
 ASKED_AGAIN_S = 2.0
@@ -45,37 +48,55 @@ class Wanted(NamedTuple):
 
 
 async def answer_question(
-    session: Session, wanted: Wanted, decision: Decision, said: Said
+    session: Session,
+    wanted: Wanted,
+    decision: Decision,
+    said: Said,
+    *,
+    on_sent: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Have the question sent again, answer it, and see what becomes of it.
 
-    Its id holds the server process, its number on the wire, method, thread, turn and item: what
-    differs in any of these is another question, and is not answered.
+    Its id holds the server process, its number on the wire and every word of it: what differs in
+    any of these is another question, and is not answered.
+
+    Args:
+        session: a connection of our own.
+        wanted: which one.
+        decision: what is decided.
+        said: what is said with it.
+        on_sent: told when the answer is on its way; before, nothing has been done.
 
     Raises:
         NotFound: it is not open any more.
         BadInput: this cannot be said to it; nothing was sent.
         Refused, LinkError: the thread cannot be resumed, or the connection ended.
     """
-    await session.call(resume_thread(wanted.thread))
-    question = await _wait_for_question(session, wanted)
+    question = await _have_asked_again(session, wanted)
     check_said(question.request, decision, said)
     response = decide(question.request, decision, said)
-    session.questions.watch(question.place)
+    session.questions.watch(question)
     session.reply(response)
-    with anyio.move_on_after(SETTLED_S) as waiting:
+    on_sent()
+    with anyio.move_on_after(SETTLED_S):
         while session.questions.find(wanted.id) is not None:
             await session.questions.wait_for_change()
-    if waiting.cancelled_caught:
+    # Its thread may have been closed under it.
+    if session.questions.ends.get(wanted.id) != RESOLVED:
         return Outcome.UNCLEAR
     return await _see(session, question, decision)
 
 
-async def _wait_for_question(session: Session, wanted: Wanted) -> OpenQuestion:
-    with anyio.move_on_after(ASKED_AGAIN_S):
-        while (found := session.questions.find(wanted.id)) is None:
-            await session.questions.wait_for_change()
-        return found
+async def _have_asked_again(session: Session, wanted: Wanted) -> OpenQuestion:
+    # A resume would load a thread that is not; its commands might do other things from then on
+    # (WIRE-FACTS, "What a thread may do"), and nothing is open in it.
+    thread = read_thread_view(await session.call(read_thread(wanted.thread)))
+    if thread.status is not ThreadStatus.NOT_LOADED:
+        await session.call(resume_thread(wanted.thread))
+        with anyio.move_on_after(ASKED_AGAIN_S):
+            while (found := session.questions.find(wanted.id)) is None:
+                await session.questions.wait_for_change()
+            return found
     raise NotFound(
         f"{wanted.id} is not open any more: the server does not ask it again.",
         hint="It was answered, or its turn has ended, or the server was restarted."
@@ -87,11 +108,11 @@ async def _see(session: Session, question: OpenQuestion, decision: Decision) -> 
     """See by what is done whether it was another answer that counted: the server does not say."""
     if not is_shown_by_item(question.request):
         return Outcome.TAKEN
-    shown = session.questions.shown
+    place, ends = question.place, session.questions.ends
     with anyio.move_on_after(SHOWN_S):
-        while not shown:
+        while not ends.keys() & {place.item, place.turn}:
             await session.questions.wait_for_change()
-    item, turn = shown.get(question.place.item), shown.get(question.place.turn)
+    item, turn = ends.get(place.item), ends.get(place.turn)
     if decision in YES:
         # A turn that has ended without it has not run it.
         is_late = item == REFUSED or (item is None and turn is not None)

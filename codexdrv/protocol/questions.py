@@ -119,7 +119,7 @@ def _give_content_for_session(params: Params, said: Said) -> Result:
     return _give_content(params, said) | {"_meta": {"persist": "session"}}
 
 
-def _decide(accept: str, for_session: str, cancel: str) -> dict[Decision, Result | Grant]:
+def _decide(accept: str, for_session: str, cancel: str) -> dict[Decision, Result]:
     words = (Decision.ACCEPT, Decision.ACCEPT_FOR_SESSION, Decision.CANCEL)
     said = zip(words, (accept, for_session, cancel), strict=True)
     return {word: {"decision": decision} for word, decision in said}
@@ -249,10 +249,11 @@ def decide(request: Request, decision: Decision, said: Said) -> Response:
 
 def _not_offered(params: Params) -> set[Decision]:
     """Say what this very request cannot be answered with, though others of its kind can."""
-    words = params.get("availableDecisions")
-    if params.get("kind") == "humanCommand" or (
-        isinstance(words, list) and "acceptForSession" not in words
-    ):
+    available = params.get("availableDecisions")
+    if isinstance(available, list):
+        # Of what gives something; a decline is taken, named or not.
+        return {decision for decision in YES if _DECISIONS[decision]["decision"] not in available}
+    if params.get("kind") == "humanCommand":
         return {Decision.ACCEPT_FOR_SESSION}
     if "mode" not in params:
         return set()
