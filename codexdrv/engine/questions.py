@@ -216,7 +216,9 @@ class OpenQuestions:
             place,
             self._known.now_ms(),
             summary,
-            tuple(word for word in offered(request) if is_certain and (is_whole or word not in YES)),
+            tuple(
+                word for word in offered(request) if is_certain and (is_whole or word not in YES)
+            ),
         )
 
     def _close(self, question: OpenQuestion, by: str) -> None:

@@ -32,9 +32,7 @@ def shown(text: str) -> str:
     """Write out what is not seen, and what would end a quotation or pass for a cut."""
     # A backslash, too: else nobody could tell `\n` from a line that ends.
     return "".join(
-        each
-        if _is_seen(each) and each not in _RESERVED
-        else each.encode("unicode_escape").decode()
+        each if _is_seen(each) and each not in _RESERVED else each.encode("unicode_escape").decode()
         for each in text
     )
 

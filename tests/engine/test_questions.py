@@ -10,6 +10,7 @@ from codexdrv.engine.questions import (
     identify_question,
     question_object,
 )
+from codexdrv.protocol.printable import PARTS_MAX
 from codexdrv.protocol.questions import GIVES_UP_MS, Decision
 from codexdrv.wire.message import Notification, Request
 from tests.engine.kit import PEER
@@ -77,12 +78,57 @@ def test_no_two_questions_have_one_id():
     requests = (
         *(request(), request(1), request("0"), request(method="item/fileChange/requestApproval")),
         *(request(threadId="t2"), request(turnId="u2"), request(itemId="i2")),
+        *(request(command="rm y"), request(reason="it is old"), request(cwd="/")),
     )
     named = {identify_question(each, server) for server in servers for each in requests}
     assert len(named) == len(servers) * len(requests)
     # Seen out of another namespace, it is the same process.
     elsewhere = PEER._replace(namespace="pid:[1]")
     assert identify_question(request(), PEER) == identify_question(request(), elsewhere)
+    # The members of an object have no order.
+    turned = Request(0, COMMAND, dict(reversed(request().params.items())))
+    assert identify_question(request(), PEER) == identify_question(turned, PEER)
+
+
+def test_a_question_that_nests_too_deep_has_an_id_of_its_own():
+    value = []
+    for _ in range(2_000):
+        value = [value]
+    named = {identify_question(request(number, arguments=value), PEER) for number in (0, 1)}
+    assert len(named) == 2
+
+
+NO = [Decision.DECLINE, Decision.CANCEL]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "decisions"),
+    [
+        (COMMAND, {"command": "ls " + " " * 10_000 + "; rm -rf ~;" + " " * 10_000}, NO),
+        (COMMAND, {"command": "ls ✂ 3 characters more"}, [*Decision]),
+        (
+            "item/permissions/requestApproval",
+            {"permissions": {"fileSystem": {"write": ["/x" * 9_000, "/etc"]}}},
+            NO[:1],
+        ),
+        ("item/tool/requestUserInput", {"questions": [{"id": "x" * 999}]}, NO[:1]),
+        ("mcpServer/elicitation/request", {"requestedSchema": {"required": ["x" * 999]}}, NO),
+    ],
+)
+def test_nobody_says_yes_to_what_cannot_be_shown_whole(questions, method, params, decisions):
+    questions.ask(request(method=method, **params))
+    body = question_object(questions.all()[0])
+    check("question", body)
+    assert body["decisions"] == decisions
+    assert body["questions"] == body["required"] == []
+
+
+def test_a_yes_to_many_files_is_for_a_client_that_shows_them_all(questions):
+    changes = [{"path": f"/w/{number}"} for number in range(PARTS_MAX + 1)]
+    item = {"id": "i1", "type": "fileChange", "changes": changes}
+    questions.hear(Notification("item/started", {"threadId": "t1", "item": item}))
+    questions.ask(request(method="item/fileChange/requestApproval"))
+    assert [*questions.all()[0].decisions] == NO
 
 
 def test_the_server_settles_one_and_the_others_stay(questions):

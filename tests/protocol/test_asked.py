@@ -4,9 +4,11 @@ import pytest
 
 from codexdrv.errors import BadInput
 from codexdrv.protocol.asked import (
+    NAME_CHARACTERS_MAX,
     End,
     Place,
     Settled,
+    can_be_named,
     check_said,
     is_settled,
     is_shown_by_item,
@@ -16,6 +18,7 @@ from codexdrv.protocol.asked import (
     required_of,
     settles,
 )
+from codexdrv.protocol.printable import PARTS_MAX
 from codexdrv.protocol.questions import POSTURES, Decision, Said
 from codexdrv.wire.message import Notification, Request
 
@@ -89,6 +92,38 @@ def test_content_has_what_is_required():
     for content in (None, {}):
         with pytest.raises(BadInput, match="wants content with: “name”"):
             check(Decision.ACCEPT, Said(content=content), ELICITATION, requestedSchema=schema)
+
+
+def test_a_page_that_is_to_be_opened_wants_no_content():
+    page = {"mode": "url", "url": "https://x"}
+    check(Decision.ACCEPT, Said(), ELICITATION, **page)
+    for content in ({}, {"name": 1}):
+        with pytest.raises(BadInput, match="no content"):
+            check(Decision.ACCEPT, Said(content=content), ELICITATION, **page)
+
+
+@pytest.mark.parametrize(
+    ("names", "can_be"),
+    [
+        (["a"], True),
+        (["it's $(x)"], True),
+        (["x" * NAME_CHARACTERS_MAX], True),
+        (["x" * (NAME_CHARACTERS_MAX + 1)], False),
+        # It is as long as it is shown.
+        (["\x1b" * (NAME_CHARACTERS_MAX // 6 + 1)], False),
+        ([f"n{number}" for number in range(PARTS_MAX)], True),
+        ([f"n{number}" for number in range(PARTS_MAX + 1)], False),
+    ],
+)
+def test_a_command_line_holds_so_many_names_and_so_long_ones(names, can_be):
+    assert can_be_named(ask(INPUT, questions=[{"id": name} for name in names])) is can_be
+    assert can_be_named(ask(ELICITATION, requestedSchema={"required": names})) is can_be
+
+
+@pytest.mark.parametrize("name", ["", "a=b"])
+def test_a_reply_goes_to_a_name_that_ends_at_its_sign(name):
+    assert not can_be_named(ask(INPUT, questions=[{"id": name}]))
+    assert can_be_named(ask(ELICITATION, requestedSchema={"required": [name]}))
 
 
 # When it is settled

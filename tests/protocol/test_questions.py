@@ -263,3 +263,20 @@ def test_what_only_its_own_client_can_draw_or_prove_can_be_declined(mode):
 def test_a_checkpoint_for_a_human_is_for_one_command():
     request = Request(0, "item/commandExecution/requestApproval", {"kind": "humanCommand"})
     assert offered(request) == (Decision.ACCEPT, Decision.DECLINE, Decision.CANCEL)
+
+
+@pytest.mark.parametrize(
+    ("available", "yes"),
+    [
+        (["accept", "acceptForSession", "cancel"], {Decision.ACCEPT, Decision.ACCEPT_FOR_SESSION}),
+        (["accept", {"acceptWithExecpolicyAmendment": {}}, "cancel"], {Decision.ACCEPT}),
+        (["acceptForSession"], {Decision.ACCEPT_FOR_SESSION}),
+        ([], set()),
+        ("acceptForSession", {Decision.ACCEPT, Decision.ACCEPT_FOR_SESSION}),
+        (None, {Decision.ACCEPT, Decision.ACCEPT_FOR_SESSION}),
+    ],
+)
+def test_a_yes_is_one_that_the_server_names_where_it_names_any(available, yes):
+    params = {"availableDecisions": available}
+    request = Request(0, "item/commandExecution/requestApproval", params)
+    assert {*offered(request)} == yes | {Decision.DECLINE, Decision.CANCEL}

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from codexdrv.protocol.asked import (
     Place,
+    can_be_named,
     is_shown_by_item,
     place_of,
     questions_of,
@@ -13,7 +14,7 @@ from codexdrv.protocol.asked import (
     required_of,
     settles,
 )
-from codexdrv.protocol.printable import PARTS_MAX
+from codexdrv.protocol.printable import CUT, PARTS_MAX, WHOLE_CHARACTERS
 from codexdrv.protocol.questions import POSTURES, offered
 from codexdrv.protocol.summaries import read_files, summarize
 from codexdrv.wire.message import Notification, Request
@@ -146,6 +147,30 @@ def test_there_is_an_end_to_what_is_said():
     assert summarize(ask(INPUT, questions=asked)).count("“?”") == PARTS_MAX
 
 
+BLANKS = " " * 10_000
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (COMMAND, {"command": f"ls {BLANKS}; rm -rf ~;{BLANKS}"}),
+        (COMMAND, {"command": "ls", "reason": BLANKS}),
+        (COMMAND, {"command": "\x1b" * 3_500}),
+        (PERMISSIONS, {"permissions": {"fileSystem": {"write": [f"/{BLANKS}", "/etc"]}}}),
+        ("applyPatchApproval", {"fileChanges": {f"/{each}": {} for each in range(PARTS_MAX + 1)}}),
+        (ELICITATION, {"message": "x", "_meta": {"tool_params": {"x": deep()}}}),
+    ],
+)
+def test_what_is_left_out_is_said(method, params):
+    said = summarize(ask(method, **params))
+    assert CUT in said
+    assert len(said) < WHOLE_CHARACTERS + 50
+
+
+def test_nobody_but_us_says_that_something_is_left_out():
+    assert CUT not in summarize(ask(COMMAND, command=f"ls {CUT} 3 more", reason=CUT, cwd=CUT))
+
+
 @pytest.mark.parametrize("method", [*POSTURES, "question/of/tomorrow"])
 def test_no_depth_breaks_it(method):
     """A model can nest arguments as deep as the server passes them on."""
@@ -165,6 +190,7 @@ def test_a_question_that_cannot_be_read_is_still_one(method, params):
     place_of(request)
     questions_of(request)
     required_of(request)
+    can_be_named(request)
     is_shown_by_item(request)
 
 
