@@ -43,6 +43,10 @@ class Asking:
         if turn_status is not None:
             self.tell("turn/completed", turn={"id": "u1", "status": turn_status})
 
+    def close(self):
+        """The thread is closed, and the question with it."""
+        self.tell("thread/closed")
+
     @asynccontextmanager
     async def answering(self, decision, said=None):
         """Answer; at the end of the block the outcome is there."""
@@ -128,6 +132,38 @@ async def test_a_server_that_says_nothing_leaves_it_unclear(bench):
     assert outcomes == [Outcome.UNCLEAR]
 
 
+async def test_a_thread_that_is_closed_under_an_answer_leaves_it_unclear(bench):
+    asking = Asking(bench, PERMISSIONS, permissions={})
+    async with asking.answering(Decision.ACCEPT) as outcomes:
+        asking.close()
+    assert outcomes == [Outcome.UNCLEAR]
+
+
+async def test_whoever_answers_is_told_when_it_cannot_be_taken_back_any_more(bench):
+    asking = Asking(bench)
+    sent = []
+    async with bench.connected() as generation, anyio.create_task_group() as tasks:
+
+        async def answer():
+            session = generation.session
+            await answer_question(
+                session, asking.wanted, Decision.ACCEPT, Said(), on_sent=lambda: sent.append(1)
+            )
+
+        tasks.start_soon(answer)
+        await until(lambda: bool(sent))
+        await until(lambda: asking.replies(generation) != [])
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_thread_that_is_not_loaded_is_not_loaded_for_an_answer(bench):
+    asking = Asking(bench)
+    bench.server.unload(asking.thread)
+    error = await fail_to_answer(bench, asking.wanted)
+    assert isinstance(error, NotFound)
+    assert not asking.thread.is_loaded
+
+
 async def test_what_is_not_asked_again_is_not_open_any_more(bench):
     asking = Asking(bench)
     bench.server.on_follow.clear()
@@ -144,6 +180,7 @@ async def test_what_is_not_asked_again_is_not_open_any_more(bench):
         ({"method": "item/fileChange/requestApproval"}, {}),
         ({}, {"turnId": "u2"}),
         ({}, {"itemId": "i2"}),
+        ({}, {"command": "rm -rf /"}),
     ],
 )
 async def test_another_question_in_its_place_is_not_answered(bench, changes, place):
