@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -10,17 +11,24 @@ from codexdrv.cli.open_questions import Question, is_out_of_reach, load_open
 from codexdrv.clock import now_ms
 from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
-from codexdrv.protocol.printable import shown
-from codexdrv.protocol.questions import YES, posture_of
+from codexdrv.protocol.printable import folded, shown, word
+from codexdrv.protocol.questions import YES, Decision, posture_of
 
+
+BAR = "  | "
+"""Stands before every line of what somebody else wrote."""
+
+COLUMNS = 80
+"""Where it is no terminal."""
 
 EPILOG = """\
 examples:
   codexdrv attention
   codexdrv attention --json | jq -r .id
 
-What is asked was written by a model: read it before you accept it. A decline lets
-the turn go on without it, a cancel ends the turn.
+What is asked was written by a model: read it before you accept it. It stands behind a
+bar, in quotes that it cannot hold; what is not seen is written out (\\n), and ✂ stands
+where something is left out. A decline lets the turn go on without it, a cancel ends it.
 """
 
 
@@ -49,38 +57,50 @@ def _lines(questions: list[Question], config: Config, path: str | None) -> Itera
     if not questions:
         yield "No question of the server is open."
     names = {target.thread: name for name, target in config.targets.items()}
-    now = now_ms()
+    now, columns = now_ms(), _columns()
     for question in questions:
         thread = question["thread"]
         where = f"thread {shown(thread)}" if thread else "no thread"
         if thread in names:
-            where = f"target {names[thread]}, {where}"
+            where = f"target {shown(names[thread])}, {where}"
         since = age(now - question["since_ms"])
         yield f"{question['id']}  {question['kind']}, open for {since}, {where}"
-        yield f"  {question['summary'] or shown(question['method'])}"
+        said = question["summary"] or shown(question["method"])
+        yield from (f"{BAR}{line}" for line in folded(said, columns - len(BAR)))
         yield from _ways(question, config, path)
 
 
+def _columns() -> int:
+    try:
+        columns = os.get_terminal_size().columns
+    except OSError:
+        columns = 0
+    return max(columns or COLUMNS, 2 * len(BAR))
+
+
 def _ways(question: Question, config: Config, path: str | None) -> Iterator[str]:
-    posture = posture_of(question["method"])
+    posture, decisions = posture_of(question["method"]), question["decisions"]
     if is_out_of_reach(config):
         yield "  no command can answer it: the server talks to its supervisor alone"
-    elif question["decisions"]:
-        command = f"codexdrv {'' if path is None else f'--config {shlex.quote(path)} '}answer"
-        for decision in question["decisions"]:
-            flags = _flags(question) if decision in YES else ""
-            yield f"  {command} {question['id']} --decision {decision}{flags}"
+    elif decisions:
+        command = f"codexdrv {'' if path is None else f'--config {word(path)} '}answer"
+        if Decision.ACCEPT not in decisions:
+            yield "  only another client can accept it"
+        for decision in decisions:
+            said = _said(question) if decision in YES else ""
+            yield f"  {command} {question['id']} --decision {decision}{said}"
     elif posture.decisions:
         yield "  no command can answer it: nobody can say which server process asks"
     else:
         yield f"  no operator can answer it: only {posture.others} can"
 
 
-def _flags(question: Question) -> str:
-    replies = [f" --reply {shlex.quote(shown(name))}=TEXT" for name in question["questions"]]
-    members = ", ".join(f"{json.dumps(name)}: …" for name in question["required"])
-    content = f" --content {shlex.quote('{' + members + '}')}" if members else ""
-    return "".join(replies) + content
+def _said(question: Question) -> str:
+    """Write what goes with a yes, a name a line: no terminal has to break one."""
+    replies = "".join(f" \\\n    --reply {word(name)}=…" for name in question["questions"])
+    members = ",".join(f"\n    {json.dumps(name)}: …" for name in question["required"])
+    content = f" \\\n    --content {shlex.quote(f'{{{members}}}')}" if members else ""
+    return replies + content
 
 
 def age(milliseconds: int) -> str:
