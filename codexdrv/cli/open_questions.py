@@ -1,9 +1,6 @@
 """What the status file says of the open questions: for `attention`, and for `answer`."""
 
-import fcntl
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from codexdrv.bell import ring
@@ -83,18 +80,6 @@ def pick(known: Open, prefix: str) -> Question:
             hint="Give more of it.",
         )
     return found[0]
-
-
-@contextmanager
-def one_at_a_time(directory: str) -> Iterator[None]:
-    """Let one command answer after the other: the server does not say whose answer counted."""
-    # The directory itself: no file is left behind, and nobody else locks it.
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def is_out_of_reach(config: Config) -> bool:

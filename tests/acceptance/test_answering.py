@@ -1,8 +1,13 @@
 """An operator sees what the server asks, and answers it, beside every client that is there."""
 
+import fcntl
+import json
+import os
+import signal
+
 import pytest
 
-from codexdrv.demo.script import CallTool
+from codexdrv.demo.script import CallTool, RunCommand
 from codexdrv.snapshot import load_snapshot
 from tests.acceptance.kit import Message, Rig, Truth
 from tests.acceptance.machine import Machine
@@ -180,6 +185,31 @@ def test_the_second_answer_is_told_that_it_is_late(rig: Rig, machine: Machine):
     assert again.code == 66
 
 
+def is_answering(machine: Machine) -> bool:
+    """Say whether a command answers, or is about to."""
+    descriptor = os.open(machine.state, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def test_the_user_s_own_client_may_answer_at_the_same_moment(rig: Rig, machine: Machine):
+    truth, _, turn = attach(rig, machine, COMMAND)
+    name = wait_for_question(machine)["id"]
+    (asked,) = [message for message in truth.seen if message["method"] == COMMAND.method]
+    with machine.running("answer", name, "--decision", "decline") as running:
+        machine.wait_until(lambda: is_answering(machine), "the command at its work")
+        truth.answer(asked, {"decision": "accept"})
+        done = running.wait()
+    truth.wait_for_turn(turn)
+    is_made = [path.name for path in rig.cwd.iterdir()] == [MADE]
+    assert done.code in ({1, 66} if is_made else {0})
+
+
 def test_what_another_client_alone_can_answer_says_so(rig: Rig, machine: Machine):
     truth, _, turn = attach(rig, machine, TOOL_CALL)
     question = wait_for_question(machine)
@@ -230,7 +260,63 @@ def test_another_life_of_ours_knows_a_question_by_the_same_id(rig: Rig, machine:
 
 
 def test_without_a_supervisor_nothing_is_known(rig: Rig, machine: Machine):
-    for words in (("attention",), ("answer", "0", "--decision", "accept")):
+    for words in (("attention",), ("answer", "0000", "--decision", "accept")):
         refused = machine.run(*words)
         assert (refused.code, refused.out) == (69, "")
         assert "No supervisor is running" in refused.err
+
+
+CONTEXT = ("approval_policy", "sandbox_policy")
+
+
+def contexts(rig: Rig, thread: str) -> list[str]:
+    """Read out of the record what each turn of a thread was allowed."""
+    (record,) = rig.home.glob(f"sessions/**/rollout-*{thread}*.jsonl")
+    lines = [json.loads(line) for line in record.read_bytes().splitlines()]
+    payloads = [line["payload"] for line in lines if line["type"] == "turn_context"]
+    return [json.dumps([each[name] for name in CONTEXT]) for each in payloads]
+
+
+def test_an_answer_leaves_the_thread_loaded_and_as_it_is(rig: Rig, machine: Machine):
+    truth, thread, turn = attach(rig, machine, COMMAND)
+    name = wait_for_question(machine)["id"]
+    assert machine.run("answer", name, "--decision", "decline").code == 0
+    truth.wait_for_turn(turn)
+    assert thread in truth.call("thread/loaded/list")["data"]
+    # What it is asked next is asked as before.
+    truth.wait_for_turn(truth.start_turn(thread, "anything"))
+    assert len({*contexts(rig, thread)}) == 1
+    assert len(contexts(rig, thread)) >= 2
+
+
+def test_a_command_too_long_to_show_can_be_declined_alone(rig: Rig, machine: Machine):
+    hidden = RunCommand(f"echo {'a' * 3_000}; touch {MADE}; echo {'a' * 3_000}", then="done")
+    truth, _, turn = attach(rig, machine, COMMAND._replace(step=hidden))
+    question = wait_for_question(machine)
+    assert MADE not in question["summary"]
+    assert question["decisions"] == ["decline", "cancel"]
+    refused = machine.run("answer", question["id"], "--decision", "accept")
+    assert (refused.code, refused.out) == (65, "")
+    assert machine.run("answer", question["id"], "--decision", "decline").code == 0
+    assert truth.wait_for_turn(turn)["status"] == "completed"
+    assert list(rig.cwd.iterdir()) == []
+
+
+def test_a_session_wide_yes_is_for_the_server_to_offer(rig: Rig, machine: Machine):
+    attach(rig, machine, COMMAND)
+    question = wait_for_question(machine)
+    assert question["decisions"] == ["accept", "decline", "cancel"]
+
+
+def test_a_list_that_is_older_than_the_server_answers_nothing(rig: Rig, machine: Machine):
+    truth, _, _ = attach(rig, machine, COMMAND)
+    name = wait_for_question(machine)["id"]
+    # It can be rung, and writes nothing any more.
+    machine.signal(signal.SIGSTOP)
+    rig.server.kill()
+    truth.close()
+    rig.server.start()
+    refused = machine.run("answer", name, "--decision", "accept")
+    machine.signal(signal.SIGCONT)
+    assert (refused.code, refused.out) == (66, "")
+    assert "was asked by a server that is not there any more" in refused.err
