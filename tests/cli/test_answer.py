@@ -57,8 +57,9 @@ class Then(StrEnum):
     """What the server does when it has an answer."""
 
     SETTLE = "settle"
-    #: The item shows that it was refused.
-    SHOW_DECLINED = "show declined"
+    #: And its item ends so.
+    COMPLETE = "completed"
+    REFUSE = "declined"
     HANG_UP = "hang up"
     KEEP_SILENT = "keep silent"
 
@@ -131,11 +132,11 @@ class AskingServer:
         return {"id": THREAD, "status": status, "path": None, "cwd": "/", "preview": ""}
 
     def _settle(self, number):
-        if self.then in {Then.SETTLE, Then.SHOW_DECLINED}:
+        if self.then not in {Then.HANG_UP, Then.KEEP_SILENT}:
             settled = {"threadId": THREAD, "requestId": number}
             yield Notification("serverRequest/resolved", settled)
-        if self.then is Then.SHOW_DECLINED:
-            item = {"id": "i1", "status": "declined"}
+        if self.then in {Then.COMPLETE, Then.REFUSE}:
+            item = {"id": "i1", "status": self.then}
             yield Notification("item/completed", {"threadId": THREAD, "turnId": TURN, "item": item})
 
 
@@ -199,9 +200,18 @@ def answer(desk, request, decision, *more):
 )
 def test_the_answer_goes_to_its_question_and_to_no_other(desk, server, asked, words, result):
     ran = answer(desk, asked, *words)
-    sentence = f"{name_of(asked)} is settled: the server took {words[0]}.\n"
-    assert (ran.code, ran.out, ran.err) == (0, sentence, "")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{name_of(asked)} is settled: ")
     assert server.answers == [Response(asked.id, result)]
+
+
+def test_it_says_no_more_than_can_be_seen(desk, server):
+    doubt = " is settled: by accept, unless somebody else's answer came first.\n"
+    for asked in (COMMAND, PERMISSIONS):
+        assert answer(desk, asked, "accept").out.endswith(doubt)
+    server.then = Then.COMPLETE
+    assert answer(desk, PERMISSIONS, "accept").out.endswith(doubt)
+    assert answer(desk, COMMAND, "accept").out.endswith(" is settled: the server took accept.\n")
 
 
 def test_it_resumes_the_thread_as_it_is(desk, server):
@@ -212,6 +222,7 @@ def test_it_resumes_the_thread_as_it_is(desk, server):
 
 
 def test_four_digits_of_an_id_will_do(desk, server):
+    server.then = Then.REFUSE
     ran = desk.run("answer", name_of(COMMAND)[:4], "--decision", "decline", "--json")
     assert ran.code == 0
     check("answered", ran.body)
@@ -219,7 +230,7 @@ def test_four_digits_of_an_id_will_do(desk, server):
 
 
 def test_whoever_is_late_is_told_so(desk, server):
-    server.then = Then.SHOW_DECLINED
+    server.then = Then.REFUSE
     ran = answer(desk, COMMAND, "accept")
     assert ran.code == 1
     assert ran.out == (

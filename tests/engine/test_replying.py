@@ -89,14 +89,15 @@ async def fail_to_answer(bench, wanted, decision=Decision.ACCEPT, said=None):
     [
         (Decision.ACCEPT, "completed", None, Outcome.TAKEN),
         (Decision.ACCEPT, "failed", None, Outcome.TAKEN),
-        # It runs.
-        (Decision.ACCEPT, None, None, Outcome.TAKEN),
+        # It runs; or somebody has declined it.
+        (Decision.ACCEPT, None, None, Outcome.SETTLED),
         (Decision.ACCEPT, "declined", None, Outcome.LATE),
         # To who resumed the thread afterwards, a command that was declined never ends.
         (Decision.ACCEPT, None, "completed", Outcome.LATE),
         (Decision.ACCEPT_FOR_SESSION, None, "interrupted", Outcome.LATE),
         (Decision.DECLINE, "declined", None, Outcome.TAKEN),
-        (Decision.DECLINE, None, None, Outcome.TAKEN),
+        # Or somebody has accepted it, and it runs.
+        (Decision.DECLINE, None, None, Outcome.SETTLED),
         (Decision.DECLINE, None, "completed", Outcome.TAKEN),
         (Decision.DECLINE, "completed", None, Outcome.LATE),
         (Decision.DECLINE, "failed", None, Outcome.LATE),
@@ -116,12 +117,12 @@ async def test_what_is_done_shows_whose_answer_came_first(
     assert asking.reply.id == 0
 
 
-async def test_where_nothing_is_shown_the_server_s_word_is_all(bench):
+async def test_where_nothing_is_shown_nobody_says_whose_answer_it_was(bench):
     wanted = {"network": {"enabled": True}}
     asking = Asking(bench, PERMISSIONS, permissions=wanted | {"fileSystem": None})
     async with asking.answering(Decision.ACCEPT) as outcomes:
         asking.settle()
-    assert outcomes == [Outcome.TAKEN]
+    assert outcomes == [Outcome.SETTLED]
     assert asking.reply == Response(0, {"permissions": wanted, "scope": "turn"})
 
 
