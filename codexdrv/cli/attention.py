@@ -13,6 +13,7 @@ from codexdrv.config import Config, load_config
 from codexdrv.errors import ExitCode
 from codexdrv.protocol.printable import folded, shown, word
 from codexdrv.protocol.questions import YES, Decision, posture_of
+from codexdrv.story import tell_span
 
 
 BAR = "  | "
@@ -63,7 +64,7 @@ def _lines(questions: list[Question], config: Config, path: str | None) -> Itera
         where = f"thread {shown(thread)}" if thread else "no thread"
         if thread in names:
             where = f"target {shown(names[thread])}, {where}"
-        since = age(now - question["since_ms"])
+        since = tell_span((now - question["since_ms"]) / 1000)
         yield f"{question['id']}  {question['kind']}, open for {since}, {where}"
         said = question["summary"] or shown(question["method"])
         yield from (f"{BAR}{line}" for line in folded(said, columns - len(BAR)))
@@ -97,16 +98,8 @@ def _ways(question: Question, config: Config, path: str | None) -> Iterator[str]
 
 def _said(question: Question) -> str:
     """Write what goes with a yes, a name a line: no terminal has to break one."""
-    replies = "".join(f" \\\n    --reply {word(name)}=…" for name in question["questions"])
+    # With its sign, a name that begins with - is no flag.
+    replies = "".join(f" \\\n    --reply={word(name)}=…" for name in question["questions"])
     members = ",".join(f"\n    {json.dumps(name)}: …" for name in question["required"])
     content = f" \\\n    --content {shlex.quote(f'{{{members}}}')}" if members else ""
     return replies + content
-
-
-def age(milliseconds: int) -> str:
-    """Say an age in its largest unit."""
-    seconds = max(0, milliseconds) // 1000
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
