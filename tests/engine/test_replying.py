@@ -7,11 +7,12 @@ import pytest
 
 from codexdrv.engine.questions import identify_question
 from codexdrv.engine.replying import Outcome, Wanted, answer_question
-from codexdrv.errors import BadInput, CodexdrvError, NotFound, Refused
+from codexdrv.errors import BadInput, CodexdrvError, LinkError, NotFound, Refused
 from codexdrv.ids import ThreadId
 from codexdrv.protocol.questions import Decision, Said
 from codexdrv.wire.message import Notification, Request, Response, decode
 from tests.engine.kit import PEER, until
+from tests.fakes.server import Reply
 
 
 COMMAND = "item/commandExecution/requestApproval"
@@ -210,6 +211,21 @@ async def test_what_cannot_be_said_to_it_is_not_sent(bench, decision, said):
     asking = Asking(bench, PERMISSIONS, permissions={})
     error = await fail_to_answer(bench, asking.wanted, decision, said)
     assert isinstance(error, BadInput)
+
+
+@pytest.mark.parametrize("method", ["thread/read", "thread/resume"])
+async def test_a_server_that_answers_nothing_ends_the_wait(bench, method):
+    asking = Asking(bench)
+    bench.server.twist(method, reply=Reply.NEVER)
+    bench.server.on_follow.clear()
+    assert isinstance(await fail_to_answer(bench, asking.wanted), LinkError)
+
+
+@pytest.mark.parametrize("flag", ["is_archived", "is_held_elsewhere"])
+async def test_a_thread_that_cannot_be_resumed_says_why(bench, flag):
+    asking = Asking(bench)
+    setattr(asking.thread, flag, True)
+    assert isinstance(await fail_to_answer(bench, asking.wanted), Refused)
 
 
 async def test_a_thread_that_is_gone_says_so(bench):
