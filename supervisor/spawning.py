@@ -142,6 +142,8 @@ class OwnServer:
         if child is not None:
             is_running = not child.has_ended()
             await child.stop(self._spawn.stop_grace_s)
+            if self._child is not child:
+                return  # A connection that came meanwhile has put it away, and started another.
             # Only now: whoever was cancelled meanwhile leaves it for the next one to stop.
             self._child = None
             if self._directory is not None:

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import AsyncExitStack
 
 import anyio
 import pytest
@@ -19,6 +20,7 @@ from codexdrv.errors import (
     UnsafeSocket,
 )
 from codexdrv.transport.peer import identify, is_gone
+from supervisor.leftover import load_server
 from supervisor.rules import DEATHS_WINDOW_S
 from supervisor.spawning import OwnServer, connecting
 from tests.engine.kit import until
@@ -266,6 +268,41 @@ async def test_a_stop_that_was_cancelled_is_made_good_by_the_next_one(make):
     assert not is_gone(process)
     await own.stop()
     assert is_gone(process)
+
+
+LISTENS_UNTIL_TOLD = LISTENS.replace("import socket", "import os, signal, socket").replace(
+    "links = []",
+    """links = []
+def leave(*_):
+    os.unlink(path)
+    for link in links:
+        link.close()
+    listener.close()
+    signal.pause()
+signal.signal(signal.SIGTERM, leave)
+""",
+)
+
+
+async def test_a_server_that_is_started_while_the_one_before_it_is_stopped_is_kept(make, tmp_path):
+    server = make(LISTENS_UNTIL_TOLD)
+    own = OwnServer(server, server.spawn, find, str(tmp_path))
+    async with own.connect() as connection:
+        old = connection.pid
+    async with AsyncExitStack() as opened:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(own.renew)
+            await until(lambda: not os.path.exists(server.socket))
+            os.kill(old, signal.SIGKILL)
+            # Nobody else runs meanwhile: who stops it has not seen its end yet.
+            os.waitid(os.P_PID, old, os.WEXITED | os.WNOWAIT)
+            connection = await opened.enter_async_context(own.connect())
+        new = identify(connection.pid)
+        noted = load_server(str(tmp_path))
+        os.kill(new.pid, signal.SIGKILL)
+        await own.stop()
+    assert noted == new
+    assert is_gone(new)
 
 
 async def test_an_upgrade_that_moved_the_executable_is_followed(make, tmp_path):
