@@ -15,9 +15,10 @@ from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Link
 from codexdrv.engine.surroundings import REAL, Surroundings
 from codexdrv.engine.trouble import Trouble
+from codexdrv.engine.turns import runs_a_turn
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.engine.worker import InThread
-from codexdrv.errors import JournalError
+from codexdrv.errors import CodexdrvError, JournalError
 from codexdrv.generations import Generations
 from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
@@ -25,7 +26,7 @@ from codexdrv.protocol.questions import Policy
 
 
 class Driver:
-    """The dispatcher of one state directory; it ends by cancellation or a newer life."""
+    """The dispatcher of one state directory; it ends by cancellation, or as `run` says."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Driver:
             policy=policy,
             version=version,
             codex_home=config.server.codex_home,
+            heeds_ring=config.server.spawn is None,
             on_change=self.notify,
         )
         self._journal_trouble = Trouble("journal.unreadable", "journal.readable")
@@ -74,6 +76,7 @@ class Driver:
 
         Raises:
             LifeEnded: another supervisor has taken over.
+            ServerKeepsDying: a server of our own; starting it once more is no use.
         """
         # What an earlier life left on its way is in doubt.
         await self._ledger.close_books()
@@ -123,12 +126,15 @@ class Driver:
                 await self.wait_for_change()
 
     async def _is_at_work(self) -> bool:
-        if any(watch.state.turn for watch in self.threads().values()):
+        if any(watch.state.is_running for watch in self.threads().values()):
             return True
-        # What was sent a moment ago has no turn yet.
-        return self._generations.session is not None and bool(
-            await self._ledger.ask(Journal.pending)
-        )
+        if self._generations.session is None:
+            return False
+        try:
+            # What was sent a moment ago has no turn yet.
+            return bool(await self._ledger.ask(Journal.pending))
+        except JournalError:
+            return False
 
     @property
     def is_without_server(self) -> bool:
@@ -142,6 +148,30 @@ class Driver:
     async def wait_for_change(self) -> None:
         """Wait until the connection, or what is known of a thread, has changed."""
         await self._changed.wait()
+
+    async def is_missed(self) -> bool:
+        """Ask the server whether a turn runs in any thread of its; if it does not say, one does."""
+        session = self._generations.session
+        if session is None:
+            return True
+        try:
+            return await runs_a_turn(session)
+        except CodexdrvError:
+            return True
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """The threads that are kept loaded, by their names."""
+        return self._config.targets
+
+    @property
+    def journal_problem(self) -> str | None:
+        """Why the journal cannot be read or written; None: it can."""
+        return self._ledger.problem or self._journal_trouble.reason
+
+    def problems(self) -> dict[ThreadId, str | None]:
+        """Say of each thread that is served now what stands in its way."""
+        return self._lanes.problems()
 
     def threads(self) -> dict[ThreadId, ThreadWatch]:
         """Say what is known of each thread that is served now."""
@@ -168,18 +198,6 @@ class Driver:
                 seen = found
                 self.ring()
             await anyio.sleep(self._config.limits.poll_s)
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
-        """The threads that are kept loaded, by their names."""
-        return self._config.targets
-
-    @property
-    def is_busy(self) -> bool:
-        """Say whether a turn runs in any thread of the server, as far as it has told us."""
-        return bool(self._lanes.active) or any(
-            watch.state.turn for watch in self.threads().values()
-        )
 
     def _wake_lane(self, thread: ThreadId) -> None:
         self._lanes.wake(thread)

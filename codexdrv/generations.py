@@ -53,6 +53,7 @@ class Generations:
         policy: Policy,
         version: str,
         codex_home: str,
+        heeds_ring: bool,
         on_change: Callable[[], None],
     ) -> None:
         """Take all that a connection needs; none is made yet.
@@ -65,6 +66,8 @@ class Generations:
             policy: who answers the server's questions.
             version: ours.
             codex_home: the home that the server must have.
+            heeds_ring: a ring cuts a pause short. Not where we start the server ourselves: nobody
+                else mends what ails it, and rings would only hurry it to its last death.
             on_change: told that `link` says something else now.
         """
         self._connect = connect
@@ -74,10 +77,13 @@ class Generations:
         self._policy = policy
         self._version = version
         self._codex_home = codex_home
+        self._heeds_ring = heeds_ring
         self._on_change = on_change
         self._known = KnownQuestions(on_change=on_change, is_logged=True)
         self._rung = anyio.Event()
         self._number, self._failures, self._has_served = 0, 0, False
+        #: How long the last connection stood; 0: it did not come about.
+        self._lasted_s = 0.0
         #: See `Session.page_items`.
         self._page_items = PAGE_ITEMS
         self._standing: _Standing | None = None
@@ -110,7 +116,8 @@ class Generations:
 
     def ring(self) -> None:
         """Try again now."""
-        self._rung.set()
+        if self._heeds_ring:
+            self._rung.set()
 
     @property
     def is_without_server(self) -> bool:
@@ -126,12 +133,13 @@ class Generations:
         """Say how the connection stands."""
         standing = self._standing
         if standing is None or self._problem is not None:
-            return Link(False, self._number, problem=self._problem, restarts=self._restarts)
+            problem = self._problem or "the connection has just ended"
+            return Link(False, self._number, problem=problem, restarts=self._restarts)
         link = standing.session.link(standing.server_pid)
         return link._replace(since_ms=standing.since_ms, restarts=self._restarts)
 
     async def _serve_generation(self) -> None:
-        began = anyio.current_time()
+        self._lasted_s = 0.0
         try:
             async with self._connect() as connection:
                 await self._serve_connection(connection)
@@ -140,8 +148,7 @@ class Generations:
             self._page_items //= 4
             raise
         finally:
-            is_steady = anyio.current_time() - began > STEADY_S
-            self._failures = 1 if is_steady else self._failures + 1
+            self._failures = 1 if self._lasted_s > STEADY_S else self._failures + 1
 
     async def _serve_connection(self, connection: Connection) -> None:
         self._number += 1
@@ -164,6 +171,7 @@ class Generations:
         try:
             await session.run(self._serve_threads, version=self._version, pace=pace)
         finally:
+            self._lasted_s = anyio.current_time() - self._standing.since_s
             self._standing = None
             self._lanes.clear()
             with anyio.CancelScope(shield=True), anyio.move_on_after(self._limits.drain_s):
@@ -218,7 +226,7 @@ class Generations:
 
     async def _pause(self, seconds: float) -> None:
         """Wait before the next try; a ring cuts the wait short, but not below the first one."""
-        await anyio.sleep(min(seconds, CONNECT_DELAY_S_FIRST))
         self._rung = anyio.Event()
+        await anyio.sleep(min(seconds, CONNECT_DELAY_S_FIRST))
         with anyio.move_on_after(max(0.0, seconds - CONNECT_DELAY_S_FIRST)):
             await self._rung.wait()

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from codexdrv.journal.rows import Summary
 from codexdrv.paths import Offence
+from codexdrv.rules.thread import OBSTACLES, Subscription
 from codexdrv.snapshot import Snapshot
 from codexdrv.story import tell_span
 
@@ -14,29 +15,37 @@ OLD_MS = 15 * 60 * 1000
 UNANSWERED_MS = 60_000
 """The server is asked for a sign of life every 10 s."""
 
-_UNLOADABLE = {
-    "gone": "the server has no record of it",
-    "archived": "it is archived",
-    "held_elsewhere": "another server process has it open",
-    "ephemeral": "it is ephemeral",
-}
-"""A target that nobody has used yet is well: its first message loads it."""
-
 
 class Machine(NamedTuple):
     """All that is seen of a machine at one moment."""
 
     summary: Summary
-    #: What a supervisor of our own version said last; None: nothing, or it is down.
-    snapshot: Snapshot | None
-    #: A supervisor heard the bell.
+    #: What a supervisor said last, which may be up or not, and of any version.
+    picture: Snapshot | None
+    #: A supervisor hears the bell.
     is_up: bool
     #: Unix time.
     now_ms: int
+    #: Ours.
+    version: str
     #: Why nothing can be stored; None: there is room.
     disk: Offence | None = None
-    #: The version of a supervisor that is up and is not ours: its picture is not read.
-    other_version: str | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Say whether a supervisor has ended untold: one that is told takes its picture down."""
+        return self.picture is not None and not self.is_up
+
+    @property
+    def other_version(self) -> str | None:
+        """The version of a supervisor that is up and not ours: what it says cannot be read."""
+        is_other = self.is_up and self.picture is not None and self.picture.version != self.version
+        return self.picture.version if self.picture and is_other else None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What the supervisor that is up says of itself; None: nothing that can be read."""
+        return self.picture if self.is_up and self.other_version is None else None
 
     @property
     def is_stale(self) -> bool:
@@ -53,6 +62,8 @@ def judge_health(machine: Machine) -> list[str]:
         problems.append(f"nothing can be stored, so nothing is sent: {machine.disk.sentence}")
     if not machine.is_up and machine.summary.oldest is not None:
         problems.append("no supervisor is running, and deliveries wait: run `codexdrv supervise`")
+    elif machine.is_gone:
+        problems.append("the supervisor has ended untold: its log says why; `codexdrv supervise`")
     if machine.other_version is not None:
         problems.append(
             f"the supervisor that runs is codexdrv {machine.other_version}, and not the one that is"
@@ -81,16 +92,18 @@ def answered_ms(snapshot: Snapshot, now_ms: int) -> int | None:
 def judge_snapshot(snapshot: Snapshot, now_ms: int) -> list[str]:
     """Say what is wrong with the server, the targets and the questions, a sentence each."""
     body = snapshot.body
-    if not body["server"]["connected"]:
-        return [str(body["server"]["problem"]).rstrip(".")]
     problems = []
+    if body["journal_problem"] is not None:
+        said = str(body["journal_problem"]).rstrip(".")
+        problems.append(f"the supervisor cannot use its journal, so nothing is sent: {said}")
+    if not body["server"]["connected"]:
+        return [*problems, str(body["server"]["problem"]).rstrip(".")]
     unanswered_ms = answered_ms(snapshot, now_ms) or 0
     if unanswered_ms > UNANSWERED_MS:
         age = tell_span(unanswered_ms / 1000)
         problems.append(f"the server is connected, and has answered nothing for {age}")
     for thread, state in body["threads"].items():
-        if state["targets"] and state["subscription"] in _UNLOADABLE:
-            why = _UNLOADABLE[state["subscription"]] + _holders(state)
+        if state["targets"] and (why := _why_unloaded(state)):
             names = ", ".join(state["targets"])
             problems.append(f"target {names} ({thread}) cannot be loaded: {why}")
     problems += [
@@ -102,5 +115,13 @@ def judge_snapshot(snapshot: Snapshot, now_ms: int) -> list[str]:
     return problems
 
 
-def _holders(state: dict[str, Any]) -> str:
-    return f", pid {', '.join(map(str, state['holders']))}" if state["holders"] else ""
+def _why_unloaded(state: dict[str, Any]) -> str | None:
+    match Subscription(state["subscription"]):
+        case Subscription.SUBSCRIBED | Subscription.NEVER_USED:
+            return None  # its first message loads one that nobody has used
+        case Subscription.NONE:
+            # It is about to be loaded, or that was refused.
+            return str(state["problem"]).rstrip(".") if state["problem"] else None
+        case subscription:
+            pids = f", pid {', '.join(map(str, state['holders']))}" if state["holders"] else ""
+            return OBSTACLES[subscription] + pids

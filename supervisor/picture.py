@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from codexdrv.clock import now_ms
@@ -17,7 +18,7 @@ from supervisor.upgrade import Upgrade
 
 def draw(life: Life, upgrade: Upgrade) -> dict[str, Any]:
     """Say how the supervisor, its server and its threads stand."""
-    driver = life.driver
+    driver, problems = life.driver, life.driver.problems()
     return {
         "written_at_ms": now_ms(),
         "pid": os.getpid(),
@@ -25,8 +26,10 @@ def draw(life: Life, upgrade: Upgrade) -> dict[str, Any]:
         "life": life.number,
         "began_at_ms": life.began_ms,
         "server": _server(driver.link(), upgrade),
+        "journal_problem": driver.journal_problem,
         "threads": {
-            thread: _thread(watch, driver.targets) for thread, watch in driver.threads().items()
+            thread: _thread(watch, driver.targets, problems.get(thread))
+            for thread, watch in driver.threads().items()
         },
         "questions": [question_object(question) for question in driver.questions()],
     }
@@ -64,15 +67,24 @@ def _server(link: Link, upgrade: Upgrade) -> dict[str, Any]:
     }
 
 
-def _thread(watch: ThreadWatch, targets: Mapping[str, Target]) -> dict[str, Any]:
+def _thread(
+    watch: ThreadWatch, targets: Mapping[str, Target], problem: str | None
+) -> dict[str, Any]:
     return {
         "targets": sorted(name for name, each in targets.items() if each.thread == watch.thread),
         "status": str(watch.state.status),
         "subscription": str(watch.state.subscription),
         "turn": watch.state.turn.id if watch.state.turn else None,
         "waiting": watch.state.is_waiting,
+        "problem": problem,
         "holders": sorted(watch.holders) if watch.holder else [],
     }
+
+
+def remove_snapshot(directory: str) -> None:
+    """Take the last picture down: we end because we were told to, and nobody need wonder."""
+    with suppress(OSError):
+        os.unlink(f"{directory}/{FILE_NAME}")
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -12,7 +12,7 @@ from codexdrv.errors import CodexdrvError
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
 from supervisor.life import Life, begin
-from supervisor.picture import draw, say
+from supervisor.picture import draw, remove_snapshot, say
 from supervisor.readiness import Readiness
 from supervisor.ringer import hear_bell, hung_bell
 from supervisor.signals import Signals
@@ -101,6 +101,7 @@ async def _live(config: Config, terms: Terms, signals: Signals) -> str | None:
             upgrade = Upgrade(config.server)
             parts = _Parts(terms, signals, ringer, own, upgrade, readiness)
             problem = await _run(life, parts)
+        remove_snapshot(directory)
         log.info("life.ended")
     return problem
 

@@ -113,9 +113,8 @@ async def follow_upgrades(life: Life, upgrade: Upgrade, own: OwnServer | None) -
 
 async def _is_quiet(life: Life) -> bool:
     """Say whether nobody would miss the server for a second: no input is owed, no turn runs."""
-    if life.driver.is_busy:
-        return False
-    return await anyio.to_thread.run_sync(lambda: count_owed(life.config)) == 0
+    owed = await anyio.to_thread.run_sync(lambda: count_owed(life.config))
+    return owed == 0 and not await life.driver.is_missed()
 
 
 def count_owed(config: Config) -> int | None:
@@ -124,7 +123,8 @@ def count_owed(config: Config) -> int | None:
         with Journal(config.state.directory) as journal:
             return journal.owed()
     except JournalError as error:
-        log.error("journal.unreadable", error=str(error))
+        # The driver, which reads it all the time, tells it once.
+        log.debug("owed.unknown", error=str(error))
         return None
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from codexdrv.bell import FILE_NAME, ring
+from codexdrv.bell import FILE_NAME, is_hung, ring
 from codexdrv.paths import UNIX_PATH_BYTES_MAX, short_socket_path
 
 
@@ -33,6 +33,16 @@ def test_a_ring_arrives_and_says_nothing(hang_up, tmp_path):
     assert ringer.recv(1) == b""
     with pytest.raises(BlockingIOError):
         ringer.recv(1)
+
+
+def test_a_look_makes_no_sound(hang_up, tmp_path):
+    assert not is_hung(str(tmp_path))
+    ringer = hang_up(tmp_path)
+    assert is_hung(str(tmp_path))
+    with pytest.raises(BlockingIOError):
+        ringer.recv(1)
+    ringer.close()
+    assert not is_hung(str(tmp_path))
 
 
 def test_a_supervisor_that_does_not_listen_any_more_is_up_and_nobody_waits_for_it(

@@ -43,6 +43,7 @@ def make(connect=None, **kept):
         policy=Policy.LEAVE,
         version="0",
         codex_home="/home",
+        heeds_ring=kept.get("heeds_ring", True),
         on_change=lambda: None,
     )
 
@@ -55,6 +56,34 @@ def test_pauses_between_tries_grow_until_a_connection_was_steady():
         pauses.append(generations._next_pause_s(None))
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert pauses[-1] == STEADY_S
+
+
+@pytest.mark.parametrize(
+    ("heeds_ring", "rung_at", "waited"),
+    [
+        (True, 0.5, 1.0),
+        (True, 1.5, 1.5),
+        (True, None, 60.0),
+        # Nobody else mends a server of our own.
+        (False, 1.5, 60.0),
+    ],
+)
+async def test_a_ring_cuts_a_pause_short_but_not_below_a_second(heeds_ring, rung_at, waited):
+    generations = make(heeds_ring=heeds_ring)
+    began = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(generations._pause, 60.0)
+        if rung_at is not None:
+            await anyio.sleep(rung_at)
+            generations.ring()
+    assert anyio.current_time() - began == waited
+
+
+def test_between_an_end_and_the_next_try_there_is_no_server_and_a_reason():
+    generations = make()
+    generations._problem = None
+    assert generations.link().problem == "the connection has just ended"
+    assert not generations.link().is_connected
 
 
 def test_a_server_is_another_one_when_its_process_is():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from codexdrv import __version__
 from codexdrv.health import OLD_MS, UNANSWERED_MS, Machine, judge_health
 from codexdrv.journal.rows import Summary
 from codexdrv.paths import Offence
@@ -17,12 +18,35 @@ STALE = "the supervisor is up but has not written its status for 15 s"
 
 
 def judge(snapshot=None, *, summary=EMPTY, is_up=True, disk=None):
-    return judge_health(Machine(summary, snapshot, is_up, NOW_MS, disk))
+    return judge_health(Machine(summary, snapshot, is_up, NOW_MS, __version__, disk))
+
+
+def test_a_target_whose_loading_is_refused_in_any_words_is_not_well():
+    odd = SUBSCRIBED | {"subscription": "none", "problem": "failed to read thread: line 7."}
+    assert judge(make_snapshot(threads={THREAD: odd})) == [
+        f"target ops ({THREAD}) cannot be loaded: failed to read thread: line 7"
+    ]
+    # No target: whoever has sent something there is told by the delivery itself.
+    assert judge(make_snapshot(threads={THREAD: odd | {"targets": []}})) == []
+
+
+def test_a_journal_that_the_supervisor_cannot_use_is_not_well():
+    assert judge(make_snapshot(ALONE, journal_problem="It is locked.")) == [
+        "the supervisor cannot use its journal, so nothing is sent: It is locked",
+        "nothing listens on /x.sock",
+    ]
+
+
+def test_a_supervisor_that_ended_untold_is_missed():
+    (problem,) = judge(make_snapshot(), is_up=False)
+    assert problem.startswith("the supervisor has ended untold")
+    # What waits for it says more.
+    waits = judge(make_snapshot(), is_up=False, summary=waiting(age_ms=0))
+    assert waits == ["no supervisor is running, and deliveries wait: run `codexdrv supervise`"]
 
 
 def test_of_a_supervisor_of_another_version_it_is_not_known():
-    other = Machine(EMPTY, None, True, NOW_MS, other_version="0.0.9")
-    (problem,) = judge_health(other)
+    (problem,) = judge(make_snapshot(version="0.0.9"))
     assert problem.startswith("the supervisor that runs is codexdrv 0.0.9")
     assert problem.endswith("start it anew")
 

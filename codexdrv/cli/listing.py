@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     """Print a line a delivery."""
     config = load_config(args.config)
     with Journal(config.state.directory) as journal:
-        scene = look_around(config, journal)
+        scene = look_around(config, journal, rings=False)
         for delivery in journal.deliveries(args.phase):
             if args.json:
                 print(json.dumps(delivery_object(delivery, scene)))

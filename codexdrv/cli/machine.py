@@ -65,6 +65,7 @@ def _thread_line(thread: str, state: dict[str, Any], machine: Machine) -> str:
     parts += ["waits for an answer"] if state["waiting"] else []
     depth = {str(each): count for each, count in machine.summary.depths.items()}.get(thread, 0)
     parts += [f"{depth} live"] if depth else []
+    parts += [f"held up: {state['problem'].rstrip('.')}"] if state["problem"] else []
     return f"thread      {name}{thread}: {', '.join(parts)}"
 
 

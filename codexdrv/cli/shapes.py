@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from codexdrv.bell import ring
+from codexdrv.bell import is_hung, ring
 from codexdrv.config import Config
 from codexdrv.ids import DeliveryId, ThreadId
 from codexdrv.journal.journal import Journal
@@ -28,9 +28,15 @@ class Scene(NamedTuple):
     heads: Mapping[ThreadId, DeliveryId]
 
 
-def look_around(config: Config, journal: Journal) -> Scene:
-    """Ring the supervisor, and see how it and its lanes stand."""
-    is_up = ring(config.state.directory)
+def look_around(config: Config, journal: Journal, *, rings: bool = True) -> Scene:
+    """See how the supervisor and its lanes stand.
+
+    Args:
+        config: names the state directory.
+        journal: opened there.
+        rings: tell the supervisor that something was written. A look must not: a ring hurries it.
+    """
+    is_up = (ring if rings else is_hung)(config.state.directory)
     snapshot = load_snapshot(config.state.directory) if is_up else None
     return Scene(is_up, snapshot.problem if snapshot else None, journal.heads())
 

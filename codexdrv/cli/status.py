@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> ExitCode:
             return _tell_machine(journal, config, args)
         delivery = journal.delivery(name_delivery(args.id))
         facts = journal.story(delivery.order.id) if args.explain else []
-        scene = look_around(config, journal)
+        scene = look_around(config, journal, rings=False)
     if args.json:
         body = delivery_object(delivery, scene)
         print(
@@ -97,16 +97,14 @@ def _fact_object(fact: RecordedFact) -> dict[str, Any]:
 
 
 def _tell_machine(journal: Journal, config: Config, args: argparse.Namespace) -> ExitCode:
-    scene = look_around(config, journal)
-    snapshot = load_snapshot(config.state.directory) if scene.is_up else None
-    is_other = snapshot is not None and snapshot.version != __version__
+    scene = look_around(config, journal, rings=False)
     machine = Machine(
         journal.summary(),
-        None if is_other else snapshot,
+        load_snapshot(config.state.directory),
         scene.is_up,
         now_ms(),
+        __version__,
         disk_offence(os.statvfs(config.state.directory)),
-        snapshot.version if snapshot and is_other else None,
     )
     problems = judge_health(machine)
     if args.openmetrics:
@@ -134,6 +132,7 @@ def _machine_object(machine: Machine, problems: Sequence[str], scene: Scene) -> 
         "life": body.get("life"),
         "began_at": utc(body["began_at_ms"]) if body else None,
         "server": body.get("server"),
+        "journal_problem": body.get("journal_problem"),
         "threads": body.get("threads", {}),
         "questions": body.get("questions", []),
         "live": summary.live,

@@ -31,7 +31,7 @@ class ResidentSeen(NamedTuple):
     is_up: bool
     #: The process that holds the lock without having heard the bell.
     deaf: int | None
-    #: What it said last; None: nothing, or it is down.
+    #: What it said last; of one that is down: it ended without being told to.
     snapshot: Snapshot | None
 
 
@@ -44,7 +44,7 @@ def look_at_supervisor(directory: str, *, patience_s: float = 0.0) -> ResidentSe
             between two tries short, and until now that may have been a minute.
     """
     if not ring(directory):
-        return ResidentSeen(False, _lock_holder(directory), None)
+        return ResidentSeen(False, _lock_holder(directory), load_snapshot(directory))
     deadline = time.monotonic() + patience_s
     snapshot = load_snapshot(directory)
     while snapshot and snapshot.problem and time.monotonic() < deadline:
@@ -74,13 +74,19 @@ def judge_supervisor(
             f"Start it anew: `kill {seen.deaf}`, then `codexdrv supervise`.",
         )
     if not seen.is_up:
-        if not live:
-            return note(NAME, "down; nothing waits", START)
-        waiting = "1 delivery waits" if live == 1 else f"{live} deliveries wait"
-        return wrong(NAME, f"down, and {waiting} for it", START)
+        return _judge_absence(live, is_gone=seen.snapshot is not None)
     if seen.snapshot is None:
         return wrong(NAME, "up, but it has written no status", "Look into its log; start it anew.")
     return _judge_picture(seen.snapshot, is_told=is_told, version=version, now_ms=now_ms)
+
+
+def _judge_absence(live: int, *, is_gone: bool) -> Finding:
+    if live:
+        waiting = "1 delivery waits" if live == 1 else f"{live} deliveries wait"
+        return wrong(NAME, f"down, and {waiting} for it", START)
+    if is_gone:
+        return wrong(NAME, "down, and nobody had told it to stop: its log says why", START)
+    return note(NAME, "down; nothing waits", START)
 
 
 def _judge_picture(snapshot: Snapshot, *, is_told: bool, version: str, now_ms: int) -> Finding:

@@ -23,24 +23,13 @@ from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadM
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
 from codexdrv.rules.lifecycle import Delivery
 from codexdrv.rules.ownership import Duty, duty
-from codexdrv.rules.thread import Subscription
+from codexdrv.rules.thread import OBSTACLES
 
 
 log = structlog.get_logger()
 
 _MOVES = (TurnEnded, StatusChanged, ThreadClosed, ThreadMoved)
 """News after which something that was held may go."""
-
-
-_OBSTACLES = {
-    Subscription.NONE: "it was unloaded at once",
-    Subscription.NEVER_USED: "it was never used, so it cannot be resumed yet",
-    Subscription.GONE: "the server has no record of it",
-    Subscription.ARCHIVED: "it is archived",
-    Subscription.HELD_ELSEWHERE: "another server process has it open",
-    Subscription.EPHEMERAL: "it is ephemeral",
-}
-"""Why a resume may leave us without a subscription; each may pass."""
 
 
 class LanePace(NamedTuple):
@@ -79,6 +68,11 @@ class Lane:
         #: What stands in the way of each duty.
         self._troubles: dict[str, Trouble] = {}
         self._wake = anyio.Event()
+
+    @property
+    def problem(self) -> str | None:
+        """Why something that is owed was not done; None: nothing stands in the way."""
+        return next((trouble.reason for trouble in self._troubles.values()), None)
 
     def observe(self, event: Event) -> None:
         """Take one event of this thread; synchronous, in the order of the wire."""
@@ -189,7 +183,7 @@ class Lane:
             self._ease("subscription")
             return math.inf
         subscription = self.watch.state.subscription
-        why = f"The thread is not kept loaded: {_OBSTACLES[subscription]}{self.watch.holder}."
+        why = f"The thread is not kept loaded: {OBSTACLES[subscription]}{self.watch.holder}."
         return self._tolerate("subscription", why)
 
     async def _leave(self) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
 from codexdrv.engine.lane import Lane, LanePace
@@ -14,16 +13,14 @@ from codexdrv.engine.notes import Gap
 from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Session
 from codexdrv.engine.surroundings import Surroundings
+from codexdrv.engine.trouble import Trouble
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.errors import CodexdrvError
 from codexdrv.ids import ThreadId
 from codexdrv.journal.dispatch import Peer
 from codexdrv.journal.journal import Journal
-from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadStatus
+from codexdrv.protocol.events import Event
 from codexdrv.protocol.warnings import is_unsaved
-
-
-log = structlog.get_logger()
 
 
 class LaneSettings(NamedTuple):
@@ -59,8 +56,7 @@ class Lanes:
         self._on_change = on_change
         self._lanes: dict[ThreadId, Lane] = {}
         self._server: Peer | None = None
-        #: Threads, served or not, of which the server says that they do something.
-        self.active: set[ThreadId] = set()
+        self._trouble = Trouble("lanes.held_up", "lanes.freed")
         self._rung = anyio.Event()
 
     async def serve(self, session: Session) -> None:
@@ -81,7 +77,6 @@ class Lanes:
     def clear(self) -> None:
         """Forget all: the connection has ended."""
         self._lanes.clear()
-        self.active.clear()
 
     def retarget(self, targets: Mapping[ThreadId, Patience]) -> None:
         """Keep these threads loaded from now on, and no others; the connection stays."""
@@ -105,13 +100,6 @@ class Lanes:
         """Take an event, in the order of the wire."""
         if is_unsaved(event) and self._server is not None:
             self._ledger.unsaved.add(self._server)
-        match event:
-            case StatusChanged(thread=moved, status=ThreadStatus.ACTIVE):
-                self.active.add(moved)
-            case StatusChanged(thread=moved) | ThreadClosed(thread=moved):
-                self.active.discard(moved)
-            case _:
-                pass
         thread = getattr(event, "thread", None)
         lane = self._lanes.get(thread) if thread is not None else None
         if lane is not None:
@@ -131,14 +119,19 @@ class Lanes:
         """Say what is known of each thread that is served now."""
         return {thread: lane.watch for thread, lane in self._lanes.items()}
 
+    def problems(self) -> dict[ThreadId, str | None]:
+        """Say of each thread that is served now what stands in its way."""
+        return {thread: lane.problem for thread, lane in self._lanes.items()}
+
     async def _open(self, session: Session, lanes: TaskGroup) -> bool:
         """Open the lanes that are missing; say whether the journal could be read."""
         kept = self._settings.targets
         try:
             wanted = set(kept) | set(await self._ledger.ask(Journal.threads))
         except CodexdrvError as error:
-            log.error("journal.unreadable", error=str(error))
+            self._trouble.note(str(error))
             return False
+        self._trouble.end()
         if self._settings.scope is not None:
             wanted &= set(self._settings.scope)
         for thread in sorted(wanted - set(self._lanes)):

@@ -71,6 +71,11 @@ class Ledger:
         self._pen = anyio.Lock()
         self._trouble = Trouble("journal.unwritable", "journal.writable")
 
+    @property
+    def problem(self) -> str | None:
+        """Why the server's news cannot be written; None: they can, as far as was tried."""
+        return self._trouble.reason
+
     def post(self, note: Note) -> None:
         """Queue a note; synchronous, for the reader's callbacks."""
         self._notes.append((self.generation, note))

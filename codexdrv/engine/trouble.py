@@ -20,7 +20,8 @@ class Trouble:
         """Take the events of the log: that it has failed, and that it works again."""
         self._began = began
         self._ended = ended
-        self._reason: str | None = None
+        #: Why it failed the last time; None: it works.
+        self.reason: str | None = None
         self._since_s = 0.0
         #: How often it has failed in a row.
         self.count = 0
@@ -30,8 +31,8 @@ class Trouble:
         if not self.count:
             self._since_s = anyio.current_time()
         self.count += 1
-        if reason != self._reason:
-            self._reason = reason
+        if reason != self.reason:
+            self.reason = reason
             log.warning(self._began, error=reason, count=self.count, **fields)
 
     def end(self, **fields: Any) -> None:
@@ -39,4 +40,4 @@ class Trouble:
         if self.count:
             lasted_s = round(anyio.current_time() - self._since_s, 1)
             log.info(self._ended, after_failures=self.count, lasted_s=lasted_s, **fields)
-        self.count, self._reason = 0, None
+        self.count, self.reason = 0, None

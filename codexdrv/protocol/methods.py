@@ -132,9 +132,9 @@ def unsubscribe(thread: ThreadId) -> Call:
     return Call("thread/unsubscribe", {"threadId": thread})
 
 
-def list_loaded() -> Call:
-    """Ask for any sign of life; the server reads no file and no database for it."""
-    return Call("thread/loaded/list", {"limit": 1}, READ_TIMEOUT_S)
+def list_loaded(cursor: str | None = None, limit: int = 1) -> Call:
+    """Read ids of threads that are loaded; the server reads no file and no database for it."""
+    return Call("thread/loaded/list", {"cursor": cursor, "limit": limit}, READ_TIMEOUT_S)
 
 
 def list_threads(cursor: str | None, limit: int) -> Call:

@@ -77,6 +77,13 @@ def read_thread_list(result: Any) -> tuple[list[ThreadView], str | None]:
     return views, _cursor(answer)
 
 
+def read_loaded(result: Any) -> tuple[list[ThreadId], str | None]:
+    """Read a page of `thread/loaded/list` and the cursor of the next one."""
+    answer = _object(result, "thread/loaded/list")
+    found = _list(answer.get("data"), "thread/loaded/list")
+    return [ThreadId(each) for each in found if isinstance(each, str)], _cursor(answer)
+
+
 def read_items(result: Any) -> Page:
     """Read a page of `thread/items/list`."""
     answer = _object(result, "thread/items/list")

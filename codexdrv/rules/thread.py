@@ -53,6 +53,17 @@ class Subscription(StrEnum):
     EPHEMERAL = "ephemeral"
 
 
+OBSTACLES = {
+    Subscription.NONE: "it was unloaded at once",
+    Subscription.NEVER_USED: "it was never used, so it cannot be resumed yet",
+    Subscription.GONE: "the server has no record of it",
+    Subscription.ARCHIVED: "it is archived",
+    Subscription.HELD_ELSEWHERE: "another server process has it open",
+    Subscription.EPHEMERAL: "it is ephemeral",
+}
+"""Why a resume may leave us without a subscription; each may pass."""
+
+
 class RunningTurn(NamedTuple):
     """The turn that runs, as far as we know."""
 
@@ -70,6 +81,11 @@ class ThreadState(NamedTuple):
     is_waiting: bool = False
     #: Turns that ended, newest last: a late item of one of them is no sign of life.
     finished: tuple[TurnId, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether it does something; the turn of an earlier connection has no id for us."""
+        return self.turn is not None or self.status is ThreadStatus.ACTIVE
 
 
 _KINDS = {

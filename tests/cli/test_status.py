@@ -88,6 +88,7 @@ def test_the_machine_is_one_object(desk):
         "life": None,
         "began_at": None,
         "server": None,
+        "journal_problem": None,
         "threads": {},
         "questions": [],
         "live": {},
@@ -125,6 +126,25 @@ def test_what_waits_for_somebody_is_shown(desk):
     asked = "question    0123456789abcdef command, open for 2 min 5 s: run “make”\n"
     assert asked.replace(" 5 s", "") in out
     assert "`codexdrv attention` says how to answer" in out
+
+
+def test_a_look_does_not_hurry_the_supervisor(desk):
+    ringer = desk.hang_up_bell()
+    for words in (("status",), ("list",)):
+        desk.run(*words)
+    with pytest.raises(BlockingIOError):
+        ringer.recv(1)
+    desk.run("deliver", "--target", "ops", "hello")
+    assert ringer.recv(1) == b""
+
+
+def test_a_supervisor_that_ended_untold_makes_it_unhealthy(desk):
+    desk.journal().close()
+    (desk.state / FILE_NAME).write_text(json.dumps(make_picture()))
+    ran = desk.run("status")
+    assert ran.code == 1
+    assert "supervisor  down\n" in ran.out
+    assert "UNHEALTHY   the supervisor has ended untold" in ran.out
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--openmetrics",)])

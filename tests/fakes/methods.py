@@ -52,6 +52,16 @@ def resume_thread(server, connection, params) -> Outcome:
     return {"thread": thread.shape(), "model": "scripted"}, nothing
 
 
+def list_loaded(server, connection, params) -> Outcome:
+    loaded = [each.id for each in server.threads.values() if each.is_loaded]
+    begin = int(params["cursor"] or 0)
+    end = begin + params["limit"]
+    return {
+        "data": loaded[begin:end],
+        "nextCursor": str(end) if end < len(loaded) else None,
+    }, nothing
+
+
 def unsubscribe(server, connection, params) -> Outcome:
     thread = server.threads.get(params["threadId"])
     if thread is None or not thread.is_loaded:
@@ -147,6 +157,7 @@ METHODS: dict[str, Callable[..., Outcome]] = {
     "thread/resume": resume_thread,
     "thread/turns/list": list_turns,
     "thread/unsubscribe": unsubscribe,
+    "thread/loaded/list": list_loaded,
     "turn/interrupt": interrupt_turn,
     "turn/start": start_turn,
     "turn/steer": steer_turn,

@@ -40,6 +40,7 @@ SUBSCRIBED: dict[str, Any] = {
     "subscription": "subscribed",
     "turn": TURN,
     "waiting": False,
+    "problem": None,
     "holders": [],
 }
 QUESTION: dict[str, Any] = {
@@ -65,6 +66,7 @@ def make_picture(server: dict[str, Any] = CONNECTED, **kept: Any) -> dict[str, A
         "life": 3,
         "began_at_ms": NOW_MS,
         "server": server,
+        "journal_problem": None,
         "threads": {THREAD: SUBSCRIBED},
         "questions": [],
     } | kept

@@ -127,6 +127,7 @@ def test_a_life_without_a_server_says_why(life):
             "version_on_disk": None,
             "outdated": False,
         },
+        "journal_problem": None,
         "threads": {},
         "questions": [],
     }
@@ -143,7 +144,9 @@ def test_every_thread_is_drawn_as_it_is_known(life, tmp_path):
     for thread, state in {THREAD: running, OTHER_THREAD: held}.items():
         watch = ThreadWatch(thread, None, None)
         watch.state, watch.holders = state, frozenset({8, 7})
-        life.driver._lanes._lanes[thread] = SimpleNamespace(watch=watch)
+        life.driver._lanes._lanes[thread] = SimpleNamespace(
+            watch=watch, problem=str(state.subscription)
+        )
     write_snapshot(str(tmp_path), draw(life, Upgrade(life.config.server)))
     assert load_snapshot(str(tmp_path)).body["threads"] == {
         THREAD: {
@@ -152,6 +155,7 @@ def test_every_thread_is_drawn_as_it_is_known(life, tmp_path):
             "subscription": "subscribed",
             "turn": "t1",
             "waiting": True,
+            "problem": "subscribed",
             "holders": [],
         },
         OTHER_THREAD: {
@@ -160,6 +164,7 @@ def test_every_thread_is_drawn_as_it_is_known(life, tmp_path):
             "subscription": "held_elsewhere",
             "turn": None,
             "waiting": False,
+            "problem": "held_elsewhere",
             "holders": [7, 8],
         },
     }
