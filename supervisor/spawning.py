@@ -106,7 +106,7 @@ class OwnServer:
         self._has_reaped = directory is None
         #: Which file was started last.
         self.stamp: Stamp | None = None
-        #: The one that we stop now: its end is no death.
+        #: The one that ends, or has ended, by us: that is no death.
         self._leaving: Child | None = None
         self._deaths: tuple[float, ...] = ()
 
@@ -124,9 +124,10 @@ class OwnServer:
                 yield connection
         except (LinkLost, MalformedFrame) as error:
             child = self._child
-            if child is None or not await child.ended_within(EXIT_NOTICE_S):
+            if child is None or child is self._leaving:
                 raise
-            # Both: over stdio, our own leaving for another reason ends it, too.
+            if not await child.ended_within(EXIT_NOTICE_S):
+                raise
             raise ServerEnded(
                 f"{error} codex app-server has ended: {child.how_it_ended()}"
             ) from error
@@ -160,7 +161,13 @@ class OwnServer:
         await self._bury()
         await self._reap()
         child = self._start(())
-        yield Connection(Channel(child.stream(), JsonlFraming()), child.identity, child.pid)
+        framing = JsonlFraming()
+        try:
+            yield Connection(Channel(child.stream(), framing), child.identity, child.pid)
+        finally:
+            if not framing.is_closed:
+                # Its pipes have not ended: it is we who leave, and it ends by that.
+                self._leaving = child
 
     @asynccontextmanager
     async def _connect_unix(self) -> AsyncIterator[Connection]:

@@ -13,6 +13,8 @@ from codexdrv.binary import Binary
 from codexdrv.config import Listen, Server, Spawn
 from codexdrv.errors import (
     LinkLost,
+    MalformedFrame,
+    MalformedMessage,
     NoCodex,
     NoServer,
     ServerEnded,
@@ -98,6 +100,12 @@ async def kill_and_run(connect):
     async with connect() as connection:
         os.kill(connection.pid, signal.SIGKILL)
         await connection.channel.run(lambda _: None)
+
+
+async def leave(connect, error):
+    async with connect() as connection:
+        await connection.channel.aclose()
+        raise error
 
 
 async def test_it_runs_from_the_first_connection_to_the_end(make):
@@ -227,6 +235,18 @@ async def test_over_stdio_the_end_of_the_server_is_the_end_of_the_connection(mak
     async with open_server(make(READS_LINES, Listen.STDIO)) as connect:
         with pytest.raises(ServerEnded, match=r"has ended: signal SIGKILL$"):
             await kill_and_run(connect)
+
+
+@pytest.mark.parametrize("error", [MalformedMessage("no id"), MalformedFrame("?"), LinkLost("cut")])
+async def test_over_stdio_a_connection_that_we_leave_is_no_death_of_the_server(make, error):
+    server = make(READS_LINES, Listen.STDIO)
+    server = server._replace(spawn=server.spawn._replace(deaths_max=1))
+    async with open_server(server) as connect:
+        for _ in range(3):
+            with pytest.raises(type(error)) as caught:
+                await leave(connect, error)
+            # It ends with its pipes; that is not why the connection has ended.
+            assert caught.value is error
 
 
 async def test_a_server_that_was_never_wanted_is_never_started(make):
