@@ -95,6 +95,7 @@ def apply(life: Life, found: Config) -> None:
 
 async def follow_upgrades(life: Life, upgrade: Upgrade, own: OwnServer | None) -> None:
     """Notice another codex on disk; restart a server of our own with it when nothing is owed."""
+    patience = Trouble("renewal.held_up", "renewal.freed")
     while True:
         link = life.driver.link()
         if not link.is_connected:
@@ -105,9 +106,11 @@ async def follow_upgrades(life: Life, upgrade: Upgrade, own: OwnServer | None) -
         if own is None or not upgrade.is_due:
             await upgrade.pause(UPGRADE_INTERVAL_S)
         elif await _is_quiet(life):
+            patience.end()
             log.info("server.renewed", running=link.version, on_disk=upgrade.version)
             await own.renew()
         else:
+            patience.note("a turn runs, or an input is owed")
             await upgrade.pause(QUIET_INTERVAL_S)
 
 

@@ -7,6 +7,7 @@ limits of its silence shrunk.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from codexdrv.transport.peer import PeerIdentity, identify, is_gone
 from tests.acceptance.kit import Rig, Said
 from tests.acceptance.machine import CHECKOUT, Machine
 from tests.acceptance.scenes import FIRST, agreed, used_thread
+from tests.acceptance.test_resident import install
 
 
 PING_INTERVAL_S = 0.5
@@ -154,6 +156,38 @@ def test_who_was_stopped_with_its_server_does_not_take_that_for_dead(
     log = machine.log.read_text()
     assert log.count("generation.ended") == 0
     assert agreed(rig, thread) == [FIRST, Said("m1", "one"), Said("m2", "two")]
+
+
+@pytest.mark.one_version
+def test_a_turn_that_the_last_connection_saw_begin_is_not_cut_for_a_newer_codex(
+    rig: Rig, impatient: ImpatientMachine
+):
+    machine = impatient
+    thread = used_thread(rig, rig.truth())
+    rig.server.stop()
+    rig.model.script["mine"] = Hold("done")
+    place = rig.root / "codex"
+    install(str(rig.server.binary), place)
+    machine.own_server(codex=str(place), stop_grace_s=0.2)
+    machine.start_unconnected()
+    server = server_of(machine)
+    truth = rig.truth()
+    truth.resume(thread)
+    turn = truth.start_turn(thread, "mine")
+    rig.model.wait_for_prompt("mine")
+    with stopped(server.pid):
+        machine.wait_until_disconnected()
+    assert server_of(machine) == server
+    # A copy: another file that is no other version.
+    shutil.copy2(rig.server.binary, place.with_suffix(".copy"))
+    place.with_suffix(".copy").replace(place)
+    machine.signal(signal.SIGHUP)
+    machine.wait_for_log("renewal.held_up")
+    assert truth.running_turn(thread) == turn
+    rig.model.release("mine")
+    assert truth.wait_for_turn(turn)["status"] == "completed"
+    machine.wait_for_server(other_than=server.pid)
+    assert is_gone(server)
 
 
 @pytest.mark.one_version

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codexdrv.demo.script import Hold
+from codexdrv.demo.script import Hold, RunCommand
 from codexdrv.demo.server import AppServer
 from codexdrv.transport.peer import identify, is_gone
 from tests.acceptance.binaries import BUNDLED, find_binary
@@ -96,6 +96,38 @@ def test_a_server_that_dies_again_and_again_is_given_up_with_a_code_of_its_own(
     assert "codex app-server has died 2 times within 10 minutes" in said
     assert "the last time: exit code 1" in said
     assert said.count("server.started") == 2
+
+
+def test_a_target_whose_record_cannot_be_read_is_not_well(rig: Rig, machine: Machine):
+    thread = used_thread(rig, rig.truth())
+    rig.server.stop()
+    (record,) = rig.home.glob(f"sessions/**/rollout-*{thread}*.jsonl")
+    record.write_text("garbage\n")
+    rig.server.start()
+    machine.write_config(ops=thread)
+    machine.start()
+    machine.wait_for_log("lane.held_up")
+    ill = machine.run("status")
+    assert ill.code == 1
+    assert f"UNHEALTHY   target ops ({thread}) cannot be loaded: " in ill.out
+
+
+@pytest.mark.one_version
+def test_no_word_of_a_message_is_in_the_log(rig: Rig, machine: Machine):
+    secret, answer, question = "swordfish", "halibut", "haddock"
+    rig.model.script[secret] = RunCommand(f"echo {question}", then=answer)
+    truth = rig.truth()
+    thread = used_thread(rig, truth)
+    machine.write_config(ops=thread)
+    # With every decision (`--verbose`), as always here.
+    machine.start()
+    for name, text in (("m1", secret), ("m2", f"{secret} again")):
+        machine.deliver(name, thread, text, "--wait", "surfaced")
+        machine.wait_for_outcome(name)
+    assert machine.stop() == 0
+    log = machine.log.read_text()
+    assert log.count('"event":"delivery.settled"') == 2
+    assert [word for word in (secret, answer, question) if word in log] == []
 
 
 @pytest.mark.one_version
