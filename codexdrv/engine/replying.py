@@ -24,7 +24,6 @@ SETTLED_S = 10.0
 SHOWN_S = 0.3
 """What was refused or was done shows so within 10 to 50 ms; what runs, only at its end."""
 
-
 REFUSED = "declined"
 """How an item ends that was not allowed."""
 
@@ -111,17 +110,25 @@ async def _see(session: Session, question: OpenQuestion, decision: Decision) -> 
     if not is_shown_by_item(question.request):
         return Outcome.SETTLED
     place, ends = question.place, session.questions.ends
+    # A decline and a cancel differ only in the turn.
+    telling = {place.turn} if decision is Decision.CANCEL else {place.item, place.turn}
     with anyio.move_on_after(SHOWN_S):
-        while not ends.keys() & {place.item, place.turn}:
+        while not ends.keys() & telling:
             await session.questions.wait_for_change()
-    item, turn = ends.get(place.item), ends.get(place.turn)
-    if item is None and turn is None:
-        # It runs; or it does not, and nobody has told us.
-        return Outcome.SETTLED
+    return judge(decision, item=ends.get(place.item), turn=ends.get(place.turn))
+
+
+def judge(decision: Decision, *, item: str | None, turn: str | None) -> Outcome:
+    """Weigh how the item and the turn have ended against what was decided; None: not yet."""
+    is_done = item not in {None, REFUSED}
     if decision in YES:
         # A turn that has ended without it has not run it.
-        is_late = item == REFUSED or (item is None and turn is not None)
+        is_taken, is_late = is_done, item == REFUSED or (item is None and turn is not None)
+    elif decision is Decision.CANCEL:
+        is_taken, is_late = turn is not None, is_done or turn == "completed"
     else:
-        goes_on = decision is Decision.CANCEL and turn == "completed"
-        is_late = item not in {None, REFUSED} or goes_on
-    return Outcome.LATE if is_late else Outcome.TAKEN
+        is_taken, is_late = item is not None or turn is not None, is_done
+    if is_late:
+        return Outcome.LATE
+    # Else it runs; or it does not, and nobody has told us.
+    return Outcome.TAKEN if is_taken else Outcome.SETTLED

@@ -104,6 +104,9 @@ async def fail_to_answer(bench, wanted, decision=Decision.ACCEPT, said=None):
         (Decision.DECLINE, "failed", None, Outcome.LATE),
         (Decision.CANCEL, "declined", "interrupted", Outcome.TAKEN),
         (Decision.CANCEL, None, "interrupted", Outcome.TAKEN),
+        # Or somebody has declined it, and the turn goes on.
+        (Decision.CANCEL, "declined", None, Outcome.SETTLED),
+        (Decision.CANCEL, None, None, Outcome.SETTLED),
         (Decision.CANCEL, None, "completed", Outcome.LATE),
         (Decision.CANCEL, "completed", None, Outcome.LATE),
     ],
