@@ -1,8 +1,9 @@
 """Logging: structlog, JSON lines unless stderr is a terminal; events are `noun.past_participle`."""
 
+import json
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from typing import IO, Any, BinaryIO, TextIO, cast
 
@@ -42,12 +43,20 @@ def configure_logs(
             *shared,
             structlog.processors.format_exc_info,
             _lead,
-            structlog.processors.JSONRenderer(serializer=orjson.dumps),
+            structlog.processors.JSONRenderer(serializer=_dump),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Lossy(unbuffered))),
         cache_logger_on_first_use=True,
     )
+
+
+def _dump(event: Mapping[str, Any], **options: Any) -> bytes:
+    try:
+        return orjson.dumps(event, **options)
+    except TypeError:
+        # A path may hold bytes that are no UTF-8; in Python they are lone surrogates.
+        return json.dumps(event, **options).encode("ascii")
 
 
 class _Lossy:

@@ -8,10 +8,17 @@ import pytest
 import structlog
 
 from codexdrv.config import Limits
+from codexdrv.connect import Connection
+from codexdrv.engine.lanes import Lanes, LaneSettings
 from codexdrv.errors import NoServer
 from codexdrv.generations import STEADY_S, Generations
 from codexdrv.protocol.questions import Policy
+from codexdrv.transport.channel import Channel
 from codexdrv.transport.peer import PeerIdentity
+from tests.engine.kit import LANE_PACE, PEER, Bench
+from tests.fakes.connection import serve_lines
+from tests.fakes.line_framing import LineFraming
+from tests.fakes.streams import open_pair
 from tests.virtual_time import VIRTUAL_TIME
 
 
@@ -42,13 +49,13 @@ def make(connect=None, **kept):
         limits=Limits(),
         policy=Policy.LEAVE,
         version="0",
-        codex_home="/home",
+        codex_home=kept.get("codex_home", "/home"),
         heeds_ring=kept.get("heeds_ring", True),
         on_change=lambda: None,
     )
 
 
-def test_pauses_between_tries_grow_until_a_connection_was_steady():
+def test_pauses_between_tries_grow_up_to_a_minute():
     generations = make()
     pauses = []
     for failures in range(1, 20):
@@ -77,6 +84,80 @@ async def test_a_ring_cuts_a_pause_short_but_not_below_a_second(heeds_ring, rung
             await anyio.sleep(rung_at)
             generations.ring()
     assert anyio.current_time() - began == waited
+
+
+class Lasting:
+    """A server that greets and then hangs up, each time after so many seconds."""
+
+    def __init__(self, bench, *lasting_s):
+        self.bench = bench
+        self.lasting_s = [*lasting_s]
+        #: When each connection was asked for.
+        self.tried_at = []
+
+    @asynccontextmanager
+    async def connect(self):
+        self.tried_at.append(anyio.current_time())
+        if not self.lasting_s:
+            await anyio.sleep_forever()
+        stream, theirs = open_pair()
+        self.bench.tasks.start_soon(serve_lines, self.bench.server, theirs)
+        self.bench.tasks.start_soon(self._hang_up, self.lasting_s.pop(0))
+        yield Connection(Channel(stream, LineFraming()), PEER, PEER.pid)
+
+    async def _hang_up(self, after_s):
+        await anyio.sleep(after_s)
+        self.bench.server.drop_all()
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    async with Bench(tmp_path) as bench:
+        yield bench
+
+
+async def run_on(bench, *lasting_s):
+    """Run generations on connections that last so long; say when each was tried, and the log."""
+    lasting = Lasting(bench, *lasting_s)
+    settings = LaneSettings(LANE_PACE, bench.patience, {}, bench.surroundings, bench.began_ms, 5.0)
+    lanes = Lanes(bench.ledger, settings, is_draining=anyio.Event(), on_change=lambda: None)
+    generations = make(
+        lasting.connect, ledger=bench.ledger, lanes=lanes, codex_home=str(bench.server.home)
+    )
+    with structlog.testing.capture_logs() as lines, anyio.move_on_after(3600):
+        await generations.run()
+    return lasting.tried_at, lines
+
+
+async def test_a_connection_that_stood_for_a_minute_makes_the_next_pause_small_again(bench):
+    lasting_s = (1, 1, 1, STEADY_S + 1, 1)
+    tried_at, _ = await run_on(bench, *lasting_s)
+    ends = [at + lasted for at, lasted in zip(tried_at, lasting_s, strict=False)]
+    pauses = [at - end for end, at in zip(ends, tried_at[1:], strict=True)]
+    assert [round(pause) for pause in pauses] == [1, 2, 4, 1, 2]
+
+
+async def test_a_connection_has_a_line_when_it_begins_and_one_when_it_ends(bench):
+    _, lines = await run_on(bench, 5)
+    assert lines == [
+        {
+            "event": "generation.started",
+            "log_level": "info",
+            "generation": 1,
+            "server": "0.171.0",
+            "server_pid": PEER.pid,
+        },
+        {
+            "event": "generation.ended",
+            "log_level": "info",
+            "generation": 1,
+            "server_pid": PEER.pid,
+            "lasted_s": 5.0,
+            "surfaced": 0,
+            "error": lines[1]["error"],
+        },
+    ]
+    assert "connection" in lines[1]["error"]
 
 
 def test_between_an_end_and_the_next_try_there_is_no_server_and_a_reason():

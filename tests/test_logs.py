@@ -44,6 +44,13 @@ def test_a_line_is_an_object_with_its_event_level_and_time(stream):
     assert line == {"event": "delivery.settled", "level": "info", "attempts": 2, "why": "grün"}
 
 
+def test_bytes_that_are_no_text_do_not_end_anything(stream):
+    configure_logs(stream=stream)
+    structlog.get_logger().info("life.begun", state=os.fsdecode(b"/home/\xff"))
+    (line,) = lines(stream)
+    assert os.fsencode(line["state"]) == b"/home/\xff"
+
+
 def test_details_are_logged_only_when_asked_for(stream):
     configure_logs(stream=stream)
     structlog.get_logger().debug("delivery.routed")

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import sys
+from functools import partial
 
 import anyio
 
@@ -67,7 +68,9 @@ def run(args: argparse.Namespace) -> ExitCode:
     once_s = None
     if args.once:
         once_s = ONCE_TIMEOUT_S if args.timeout is None else args.timeout
-    terms = Terms(__version__, lambda: load_config(args.config), manager_words(), once_s)
+    # A file that was there stays the one that counts: gone, it is an error, and no empty one.
+    reload = partial(load_config, config.path or args.config)
+    terms = Terms(__version__, reload, manager_words(), once_s)
     problem = anyio.run(lambda: serve(config, terms))
     return _tell_left(config, problem) if args.once else ExitCode.OK
 

@@ -77,6 +77,10 @@ def test_a_configuration_that_is_wrong_is_refused_and_the_last_one_stands(
     machine.config.write_text(good.replace("[state]", "[limits]\nsettle_s = 3\n[state]"))
     machine.signal(signal.SIGHUP)
     machine.wait_for_log("configuration.needs_restart")
+    machine.config.unlink()
+    machine.signal(signal.SIGHUP)
+    machine.wait_for_log("cannot be read: No such file")
+    machine.config.write_text(good)
     machine.wait_until(lambda: subscribed(machine) == {thread: ["ops"]}, "the target")
     assert machine_of(machine)["server"]["generation"] == 1
 
