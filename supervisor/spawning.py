@@ -32,7 +32,7 @@ from codexdrv.transport.unix import open_unix
 from codexdrv.wire.jsonl import JsonlFraming
 from supervisor.leftover import forget_server, note_server, reap_server
 from supervisor.remarks import Remarks
-from supervisor.rules import DEATHS_WINDOW_S, is_given_up, recent_deaths
+from supervisor.rules import DEATHS_WINDOW_S, HUNG_S, Silence, is_given_up, recent_deaths
 
 
 READY_TIMEOUT_S = 20.0
@@ -109,6 +109,8 @@ class OwnServer:
         #: The one that ends, or has ended, by us: that is no death.
         self._leaving: Child | None = None
         self._deaths: tuple[float, ...] = ()
+        #: Of the one on a socket; over stdio, none outlives a silent connection.
+        self._silence = Silence(0.0, 0.0)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:
@@ -172,16 +174,30 @@ class OwnServer:
     @asynccontextmanager
     async def _connect_unix(self) -> AsyncIterator[Connection]:
         child = self._child
-        if child is None or child.has_ended():
+        self._silence = self._silence.at(anyio.current_time())
+        if child is None or child.has_ended() or self._hangs(child):
             await self._bury()
             await self._reap()
             await self._refuse_other()
             child = self._start(("--listen", f"unix://{self._server.socket}"))
-        async with AsyncExitStack() as opened:
-            connection = await self._attach_when_ready(child, opened)
-            if connection.pid != child.pid:
-                raise _another(self._server.socket, connection.pid)
-            yield connection
+        try:
+            async with AsyncExitStack() as opened:
+                connection = await self._attach_when_ready(child, opened)
+                if connection.pid != child.pid:
+                    raise _another(self._server.socket, connection.pid)
+                try:
+                    yield connection
+                finally:
+                    heard_s = connection.channel.last_message_at
+                    self._silence = self._silence.at(anyio.current_time(), heard_s=heard_s)
+        except UnsafeSocket:
+            # It was not asked for a sign of life.
+            self._silence = Silence(0.0, anyio.current_time())
+            raise
+
+    def _hangs(self, child: Child) -> bool:
+        # One that we stop may be silent for as long as its turns take.
+        return child is not self._leaving and not child.has_ended() and self._silence.is_hung
 
     async def _bury(self) -> None:
         """Put the last one away, before another is started.
@@ -193,12 +209,15 @@ class OwnServer:
         if child is None:
             return
         is_death = child is not self._leaving
+        why = f"it answered nothing for {HUNG_S / 60:g} minutes: " if self._hangs(child) else ""
+        if why:
+            log.warning("server.hung", server_pid=child.pid, silent_s=round(self._silence.lasted_s))
         await self.stop()
         if is_death:
             now_s = anyio.current_time()
             self._deaths = (*recent_deaths(self._deaths, now_s=now_s), now_s)
             if is_given_up(self._deaths, deaths_max=self._spawn.deaths_max, now_s=now_s):
-                raise _hopeless(child, len(self._deaths))
+                raise _hopeless(child, len(self._deaths), why)
 
     async def _reap(self) -> None:
         """End what an earlier life left, once."""
@@ -257,15 +276,17 @@ class OwnServer:
         )
         log.info("server.started", server_pid=child.pid, codex=binary.path, home=home)
         self._child, self.stamp = child, stamp
+        self._silence = Silence(0.0, anyio.current_time())
         self._note(child)
         return child
 
 
-def _hopeless(child: Child, deaths: int) -> ServerKeepsDying:
+def _hopeless(child: Child, deaths: int, why: str) -> ServerKeepsDying:
     said = child.last_words[-LAST_WORDS_MAX:]
     return ServerKeepsDying(
         f"codex app-server has died {deaths} times within {DEATHS_WINDOW_S / 60:g} minutes;"
-        f" the last time: {child.how_it_ended()}." + (f" Its last words:\n{said}" if said else ""),
+        f" the last time: {why}{child.how_it_ended()}."
+        + (f" Its last words:\n{said}" if said else ""),
         hint="Mend that and start the supervisor again; `codexdrv doctor` looks at the rest.",
     )
 

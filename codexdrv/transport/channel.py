@@ -63,6 +63,8 @@ class Channel:
     def __init__(self, stream: ByteStream, framing: Framing) -> None:
         #: When the last bytes came (at first: when the channel was made), by anyio's clock.
         self.last_received_at = anyio.current_time()
+        #: When the last message came, not a pong; None: none has.
+        self.last_message_at: float | None = None
         self._stream = stream
         self._framing = framing
         self._outbox: deque[Ticket] = deque()
@@ -163,6 +165,7 @@ class Channel:
             # Messages come before the error behind them, and nothing else may ever come: so ask
             # until there are none.
             while messages := self._framing.receive_data(data):
+                self.last_message_at = self.last_received_at
                 for message in messages:
                     on_message(message)
                 data = b""

@@ -34,16 +34,21 @@ SILENCE_S = 2.0
 STOPPED_S = 3.0
 """Longer than the silence that a server is allowed, and than the pause in which one asks."""
 
+HUNG_S = 4.0
+"""Longer than one silent connection, and the pause behind it."""
+
 TARGETS = 20
 
 IMPATIENT = f"""
 import functools, sys
 from codexdrv import config
 from codexdrv.cli.main import main
+from supervisor import rules
 
 config.Limits = functools.partial(
     config.Limits, ping_interval_s={PING_INTERVAL_S}, silence_s={SILENCE_S}
 )
+rules.HUNG_S = {HUNG_S}
 sys.exit(main(sys.argv[1:]))
 """
 """The command line, with other defaults."""
@@ -188,6 +193,28 @@ def test_a_turn_that_the_last_connection_saw_begin_is_not_cut_for_a_newer_codex(
     assert truth.wait_for_turn(turn)["status"] == "completed"
     machine.wait_for_server(other_than=server.pid)
     assert is_gone(server)
+
+
+@pytest.mark.one_version
+def test_a_server_of_our_own_that_stays_silent_is_replaced_and_the_message_gets_through(
+    rig: Rig, impatient: ImpatientMachine
+):
+    machine = impatient
+    thread = used_thread(rig, rig.truth())
+    rig.server.stop()
+    machine.own_server(stop_grace_s=0.2)
+    machine.start_unconnected()
+    server = server_of(machine)
+    with stopped(server.pid):
+        machine.wait_until_disconnected()
+        machine.deliver("m1", thread, "hello")
+        machine.wait_for_server(other_than=server.pid)
+        assert is_gone(server)
+    machine.wait_for_outcome("m1")
+    log = machine.log.read_text()
+    assert (log.count("server.hung"), log.count("server.started")) == (1, 2)
+    assert machine.stop() == 0
+    assert rig.rollout(thread) == [FIRST, Said("m1", "hello")]
 
 
 @pytest.mark.one_version

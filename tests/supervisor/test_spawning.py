@@ -23,7 +23,7 @@ from codexdrv.errors import (
 )
 from codexdrv.transport.peer import identify, is_gone
 from supervisor.leftover import load_server
-from supervisor.rules import DEATHS_WINDOW_S
+from supervisor.rules import DEATHS_WINDOW_S, HUNG_S, Silence
 from supervisor.spawning import OwnServer, connecting
 from tests.engine.kit import until
 
@@ -45,6 +45,15 @@ listener.listen()
 links = []
 while True:
     links.append(listener.accept()[0])
+"""
+ANSWERS = """
+import sys
+from websockets.sync.server import unix_serve
+def answer(link):
+    for message in link:
+        link.send(message)
+with unix_serve(answer, sys.argv[3].removeprefix("unix://")) as server:
+    server.serve_forever()
 """
 READS_LINES = """
 import sys
@@ -85,15 +94,14 @@ def open_server(server):
 
 
 async def speak(connect):
-    """Say a line and hear it; return the process that said it."""
+    """Say a line and hear it; return the connection, which is over."""
     heard = []
     async with connect() as connection, anyio.create_task_group() as tasks:
         tasks.start_soon(connection.channel.run, heard.append)
         connection.channel.post(b'{"id":1}')
         await until(lambda: heard == [b'{"id":1}'])
-        assert connection.peer == identify(connection.pid)
         tasks.cancel_scope.cancel()
-    return connection.peer
+    return connection
 
 
 async def kill_and_run(connect):
@@ -188,6 +196,67 @@ async def test_deaths_of_long_ago_and_ends_that_we_wanted_do_not_count(make):
     await own.stop()
 
 
+SPARE_S = 0.1
+
+
+def near_the_end_of_patience():
+    return Silence(HUNG_S - SPARE_S, anyio.current_time())
+
+
+async def sit_silent(own):
+    """Hold a connection, or try to have one, for as long as there is patience left."""
+    with anyio.move_on_after(2 * SPARE_S):
+        async with own.connect():
+            await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("is_unlinked", [False, True])
+async def test_a_server_that_has_answered_nothing_for_minutes_is_replaced(make, is_unlinked):
+    server = make(LISTENS)
+    own = OwnServer(server, server.spawn._replace(deaths_max=2), find)
+    for _ in range(2):
+        async with own.connect() as connection:
+            hangs = identify(connection.pid)
+        own._silence = near_the_end_of_patience()
+        if is_unlinked:
+            os.unlink(server.socket)
+        await sit_silent(own)
+        assert not is_gone(hangs)
+    with pytest.raises(ServerKeepsDying, match="it answered nothing for 3 minutes: signal SIGTERM"):
+        async with own.connect():
+            pass
+    assert is_gone(hangs)
+
+
+async def test_a_server_that_answers_now_and_then_is_kept(make):
+    server = make(ANSWERS)
+    own = OwnServer(server, server.spawn, find)
+    async with own.connect() as connection:
+        process = identify(connection.pid)
+    own._silence = near_the_end_of_patience()
+    assert (await speak(own.connect)).pid == process.pid
+    await sit_silent(own)
+    async with own.connect() as connection:
+        assert identify(connection.pid) == process
+    await own.stop()
+
+
+async def test_a_server_that_could_not_be_asked_is_not_silent(make):
+    server = make(LISTENS)
+    own = OwnServer(server, server.spawn, find)
+    async with own.connect() as connection:
+        process = identify(connection.pid)
+    own._silence = near_the_end_of_patience()
+    os.chmod(os.path.dirname(server.socket), 0o777)
+    with pytest.raises(UnsafeSocket):
+        await sit_silent(own)
+    os.chmod(os.path.dirname(server.socket), 0o700)
+    await sit_silent(own)
+    async with own.connect() as connection:
+        assert identify(connection.pid) == process
+    await own.stop()
+
+
 async def test_beside_another_server_none_is_started_and_that_one_is_left_alone(make):
     server = make(FAILS)
     with socket.socket(socket.AF_UNIX) as other:
@@ -224,8 +293,8 @@ async def test_a_home_that_is_not_there_is_no_server(make):
 
 async def test_over_stdio_it_is_heard_and_each_connection_is_a_process(make):
     async with open_server(make(READS_LINES, Listen.STDIO)) as connect:
-        one = await speak(connect)
-        other = await speak(connect)
+        one = (await speak(connect)).peer
+        other = (await speak(connect)).peer
         assert is_gone(one)
         assert not is_gone(other)
     assert is_gone(other)

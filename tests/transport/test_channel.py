@@ -149,6 +149,20 @@ async def test_the_time_of_the_last_bytes_is_noted_also_when_they_are_no_whole_m
         await peer.send(b"half a line")
         await anyio.wait_all_tasks_blocked()
         assert made_at < channel.last_received_at <= anyio.current_time()
+        assert channel.last_message_at is None
+
+
+async def test_the_time_of_the_last_message_is_not_that_of_the_noise_behind_it():
+    channel, _, peer = open_channel()
+    inbox = Inbox()
+    async with running(channel, inbox):
+        await peer.send(b"a\n")
+        await inbox.wait_for(b"a")
+        said_at = channel.last_message_at
+        assert said_at == channel.last_received_at
+        await peer.send(b"PING\n")
+        await anyio.wait_all_tasks_blocked()
+        assert said_at == channel.last_message_at < channel.last_received_at
 
 
 async def test_a_malformed_message_ends_it_without_waiting_for_more_bytes():
