@@ -29,7 +29,6 @@ STDERR_LINE_BYTES_MAX = 4096
 STDERR_TAIL_LINES = 10
 """Enough of its last words for an error message."""
 
-
 LISTEN_ON_S = 0.2
 """What it said last is on its way through the thread; only a process that left its session still
 holds the pipe then."""
@@ -149,7 +148,8 @@ class Child:
             self._kill_group()
             await self.ended_within(KILLED_GRACE_S)
         self._listener.join(timeout=LISTEN_ON_S)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+        # Not stderr: its thread may be reading it, and would read what has its number next.
+        for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
 
@@ -164,10 +164,10 @@ class Child:
 
     def _hear_stderr(self) -> None:
         assert self._process.stderr is not None, "it was started with a pipe"
-        # `stop` closes it, where a process of another session holds the other end.
+        # Its end may come long after the child's: a process that left the session can hold it.
         with (
-            suppress(OSError, ValueError),
-            open(self._process.stderr.fileno(), "rb", closefd=False) as pipe,
+            self._process.stderr as stderr,
+            open(stderr.fileno(), "rb", closefd=False) as pipe,
         ):
             for line in iter(lambda: pipe.readline(STDERR_LINE_BYTES_MAX), b""):
                 said = _COLOUR.sub("", line.decode(errors="replace")).rstrip()

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -154,20 +154,31 @@ async def test_an_end_by_a_signal_without_a_name_is_told_by_its_number():
         assert child.how_it_ended() == f"signal {signal.SIGRTMIN + 6}"
 
 
-async def test_a_process_that_left_its_session_and_holds_its_stderr_costs_us_nothing():
+def pipes():
+    """Which pipes we have open, under which numbers."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return {(number, target) for number, target in found if target.startswith("pipe:")}
+
+
+async def test_its_stderr_is_open_for_as_long_as_a_process_that_left_its_session_holds_it():
     heard = []
     program = (
         "import subprocess, sys, time\n"
         "left = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
         "print(left.pid, file=sys.stderr, flush=True)"
     )
-    before = len(os.listdir("/proc/self/fd"))
+    before = pipes()
     async with running(program, heard=heard, has_pipes=False):
         await until(lambda: len(heard) == 1)
-    try:
-        assert len(os.listdir("/proc/self/fd")) == before
-    finally:
-        os.kill(int(heard[0]), signal.SIGKILL)
+        (stderr,) = pipes() - before
+    # A thread reads it: what is opened next must not get its number.
+    is_open = stderr in pipes()
+    os.kill(int(heard[0]), signal.SIGKILL)
+    assert is_open
+    await until(lambda: stderr not in pipes())
 
 
 async def test_a_long_line_on_stderr_is_cut_and_blank_and_broken_ones_do_no_harm():
