@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import anyio
 import structlog
@@ -10,11 +10,18 @@ import structlog
 from codexdrv.binary import Binary, Stamp, find_binary, read_version, stamp_of
 from codexdrv.config import Server
 from codexdrv.engine.session import Link
+from codexdrv.engine.trouble import Trouble
 from codexdrv.errors import CodexdrvError
 
 
+READ_TIMEOUT_S = 5.0
+"""A cold disk may need more, and has less to read the next time. A process that ends waits for its
+threads: a stop has no more room than that."""
+
 DELETED = " (deleted)"
 """How /proc/PID/exe ends once the file was replaced (proc(5))."""
+
+Result = TypeVar("Result")
 
 log = structlog.get_logger()
 
@@ -27,6 +34,10 @@ class OnDisk(NamedTuple):
     version: str | None
 
 
+def _read_in_time(path: str) -> str:
+    return read_version(path, timeout_s=READ_TIMEOUT_S)
+
+
 class Upgrade:
     """What lies on disk, compared with the server that runs."""
 
@@ -35,7 +46,7 @@ class Upgrade:
         server: Server,
         *,
         find: Callable[[str | None, str], Binary] = find_binary,
-        read: Callable[[str], str] = read_version,
+        read: Callable[[str], str] = _read_in_time,
         proc: str = "/proc",
     ) -> None:
         self._server = server
@@ -43,6 +54,7 @@ class Upgrade:
         self._read = read
         self._proc = proc
         self._seen: OnDisk | None = None
+        self._trouble = Trouble("binary.unusable", "binary.usable")
         #: Says whether another codex lies there than the one that runs.
         self.is_due = False
         self._hurried = anyio.Event()
@@ -70,27 +82,29 @@ class Upgrade:
             running: which file our own server was started from; None: it is not ours.
         """
         before = self._seen, self.is_due
-        # Files of 400 MB on a cold disk, and a process that is started: not in the loop.
-        seen = await anyio.to_thread.run_sync(lambda: self._look(link))
-        self._seen = seen
+        stamp = await _beside(lambda: self._stamp(link))
+        self._seen = seen = None if stamp is None else await self._look_at(stamp)
         self.is_due = seen is not None and is_outdated(seen, running, link)
         if self.is_due and not before[1]:
             log.warning("server.outdated", running=link.version, on_disk=self.version)
         return (self._seen, self.is_due) != before
 
-    def _look(self, link: Link) -> OnDisk | None:
-        path = self._place(link)
-        stamp = stamp_of(path) if path else None
-        if stamp is None:
-            return None
-        if self._seen is not None and self._seen.stamp == stamp:
+    async def _look_at(self, stamp: Stamp) -> OnDisk:
+        # One that could not be read may be half installed, or on a cold disk: it is read again.
+        if self._seen is not None and self._seen.stamp == stamp and self._seen.version is not None:
             return self._seen
         try:
-            return OnDisk(stamp, self._read(stamp.path))
+            version = await _beside(lambda: self._read(stamp.path))
         except CodexdrvError as error:
-            # Half installed, perhaps: what runs, runs on.
-            log.warning("binary.unusable", codex=stamp.path, error=str(error))
+            # What runs, runs on.
+            self._trouble.note(str(error), codex=stamp.path)
             return OnDisk(stamp, None)
+        self._trouble.end(codex=stamp.path)
+        return OnDisk(stamp, version)
+
+    def _stamp(self, link: Link) -> Stamp | None:
+        path = self._place(link)
+        return stamp_of(path) if path else None
 
     def _place(self, link: Link) -> str | None:
         """Say where the next start would find codex."""
@@ -113,6 +127,11 @@ class Upgrade:
         except OSError:
             return None
         return target.removesuffix(DELETED)
+
+
+async def _beside(look: Callable[[], Result]) -> Result:
+    """Look in a thread, which a stop leaves behind: files of 400 MB on a cold disk, a process."""
+    return await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
 
 
 def is_outdated(seen: OnDisk, running: Stamp | None, link: Link) -> bool:

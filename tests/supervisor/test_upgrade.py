@@ -1,8 +1,11 @@
 """Another codex on disk than the one that runs is noticed, whoever runs it."""
 
 import os
+import threading
 
+import anyio
 import pytest
+import structlog
 
 from codexdrv.binary import Binary, stamp_of
 from codexdrv.config import Listen, Server, Spawn
@@ -10,6 +13,10 @@ from codexdrv.engine.session import Link
 from codexdrv.errors import NoCodex
 from codexdrv.transport.peer import PeerIdentity
 from supervisor.upgrade import DELETED, Upgrade
+from tests.engine.kit import until
+
+
+WAIT_S = 5
 
 
 class Disk:
@@ -21,6 +28,10 @@ class Disk:
         (self.proc / "42").mkdir(parents=True)
         self.install("0.163.0")
         self.reads = 0
+        self.answers = 0
+        self.is_cold = False
+        self.is_awake = threading.Event()
+        self.is_awake.set()
 
     def install(self, version):
         fresh = self.path.with_suffix(".new")
@@ -38,6 +49,10 @@ class Disk:
 
     def read(self, path):
         self.reads += 1
+        self.is_awake.wait(WAIT_S)
+        self.answers += 1
+        if self.is_cold:
+            raise NoCodex("It does not end in time.")
         with open(path, encoding="utf-8") as file:
             version = file.read()
         if not version:
@@ -84,6 +99,38 @@ async def test_what_is_half_installed_or_gone_for_a_moment_changes_nothing(disk)
     disk.path.unlink()
     await upgrade.look(LINK, running)
     assert (upgrade.version, upgrade.is_due) == (None, False)
+
+
+async def test_what_could_not_be_read_once_is_read_again_and_told_once(disk):
+    upgrade = disk.upgrade(is_ours=True)
+    running = stamp_of(str(disk.path))
+    disk.install("0.171.0")
+    disk.is_cold = True
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(3):
+            await upgrade.look(LINK, running)
+            assert (upgrade.version, upgrade.is_due) == (None, False)
+        disk.is_cold = False
+        assert await upgrade.look(LINK, running)
+        assert (upgrade.version, upgrade.is_due) == ("0.171.0", True)
+        # What is known is not read again.
+        await upgrade.look(LINK, running)
+    assert disk.reads == 4
+    told = [(line["event"], line.get("count")) for line in logged]
+    usable = ("binary.usable", None)
+    assert told == [("binary.unusable", 1), usable, ("server.outdated", None)]
+
+
+async def test_a_stop_does_not_wait_for_a_disk(disk):
+    upgrade = disk.upgrade(is_ours=True)
+    disk.is_awake.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(upgrade.look, LINK, None)
+        await until(lambda: disk.reads == 1)
+        tasks.cancel_scope.cancel()
+    assert disk.answers == 0
+    disk.is_awake.set()
+    await until(lambda: disk.answers == 1)
 
 
 async def test_another_ones_server_is_compared_with_the_file_it_was_started_from(disk, tmp_path):
