@@ -7,11 +7,13 @@ through a pidfd, which means that very process.
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
 import structlog
 
+from codexdrv.errors import NoServer
 from codexdrv.transport.child import EXIT_POLL_S
 from codexdrv.transport.ladder import KILLED_GRACE_S, SECOND_GRACE_S
 from codexdrv.transport.peer import PeerIdentity, current_namespace, identify, is_gone
@@ -19,6 +21,9 @@ from codexdrv.transport.peer import PeerIdentity, current_namespace, identify, i
 
 FILE_NAME = "server.json"
 """In the state directory; there for as long as a server of ours may run."""
+
+Send = Callable[[PeerIdentity, int], None]
+"""Send a signal to that process, and to no other."""
 
 log = structlog.get_logger()
 
@@ -53,31 +58,7 @@ def load_server(directory: str) -> PeerIdentity | None:
     return noted if is_here and identify(noted.pid) == noted else None
 
 
-async def reap_server(directory: str, *, grace_s: float) -> None:
-    """End what an earlier life left, if anything; not to be cancelled.
-
-    The kernel has told it of our death already (`transport/launch.py`): it may be finishing its
-    turn, so it has `grace_s` for that before it is told again.
-    """
-    left = load_server(directory)
-    if left is None:
-        forget_server(directory)
-        return
-    log.warning("server.left", server_pid=left.pid, grace_s=grace_s)
-    for number, patience_s in (
-        (0, grace_s),
-        (signal.SIGTERM, SECOND_GRACE_S),
-        (signal.SIGKILL, KILLED_GRACE_S),
-    ):
-        _signal(left, number)
-        if await _is_gone_within(left, patience_s):
-            break
-    forget_server(directory)
-
-
-def _signal(server: PeerIdentity, number: int) -> None:
-    if not number:
-        return
+def _send(server: PeerIdentity, number: int) -> None:
     with suppress(OSError):
         descriptor = os.pidfd_open(server.pid)
         try:
@@ -86,6 +67,36 @@ def _signal(server: PeerIdentity, number: int) -> None:
                 signal.pidfd_send_signal(descriptor, number)
         finally:
             os.close(descriptor)
+
+
+async def reap_server(directory: str, *, grace_s: float, send: Send = _send) -> None:
+    """End what an earlier life left, if anything; not to be cancelled.
+
+    The kernel has told it of our death already (`transport/launch.py`): it may be finishing its
+    turn, so it has `grace_s` for that before it is told again.
+
+    Raises:
+        NoServer: it does not end, and stays noted.
+    """
+    left = load_server(directory)
+    if left is not None:
+        log.warning("server.left", server_pid=left.pid, grace_s=grace_s)
+        if not await _ends(left, grace_s, send):
+            raise NoServer(
+                f"The server that an earlier life left does not end (pid {left.pid}).",
+                hint="SIGKILL did not end it: it hangs in the kernel, perhaps on a dead disk.",
+            )
+    forget_server(directory)
+
+
+async def _ends(server: PeerIdentity, grace_s: float, send: Send) -> bool:
+    if await _is_gone_within(server, grace_s):
+        return True
+    send(server, signal.SIGTERM)
+    if await _is_gone_within(server, SECOND_GRACE_S):
+        return True
+    send(server, signal.SIGKILL)
+    return await _is_gone_within(server, KILLED_GRACE_S)
 
 
 async def _is_gone_within(server: PeerIdentity, patience_s: float) -> bool:

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import anyio
 import pytest
 
+from codexdrv.errors import NoServer
+from codexdrv.transport.ladder import SECOND_GRACE_S
 from codexdrv.transport.peer import identify, is_gone
 from supervisor.leftover import FILE_NAME, load_server, note_server, reap_server
+from tests.virtual_time import VIRTUAL_TIME
 
 
 GOES = "import sys; print(flush=True); sys.stdin.read()"
@@ -57,6 +61,21 @@ async def test_a_server_that_does_not_listen_is_killed(tmp_path):
     with left(tmp_path, STAYS) as (_, process):
         await reap_server(str(tmp_path), grace_s=0.05)
         assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL_TIME])
+async def test_a_server_that_nothing_ends_stays_noted(tmp_path, anyio_backend):
+    sent = []
+
+    def send(_server, number):
+        sent.append((number, round(anyio.current_time())))
+
+    with left(tmp_path, GOES) as (server, _):
+        with pytest.raises(NoServer, match=rf"does not end \(pid {server.pid}\)"):
+            await reap_server(str(tmp_path), grace_s=1000, send=send)
+        assert load_server(str(tmp_path)) == server
+    killed_s = round(1000 + SECOND_GRACE_S)
+    assert sent == [(signal.SIGTERM, 1000), (signal.SIGKILL, killed_s)]
 
 
 async def test_a_process_that_only_has_its_pid_is_left_alone(tmp_path):
