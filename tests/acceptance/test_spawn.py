@@ -1,13 +1,17 @@
 """A server of our own: the supervisor starts it, shares it, restarts it, and stops it kindly."""
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 
 from codexdrv.demo.script import Hold, RunCommand
+from codexdrv.exits import ExitCode
 from codexdrv.transport.peer import PeerIdentity, identify, is_gone
 from tests.acceptance.binaries import BUNDLED, cache_of
 from tests.acceptance.kit import Rig, Said, Truth
@@ -225,6 +229,30 @@ def test_a_server_that_is_not_ours_is_left_alone(rig: Rig, machine: Machine):
     rig.server.stop()
     machine.wait_for_outcome("m1")
     assert recorded(rig, thread) == [FIRST, Said("m1", "hello")]
+
+
+def starts_of(machine: Machine) -> list[datetime]:
+    """When the supervisor has started a server."""
+    lines = (json.loads(line) for line in machine.log.read_text().splitlines() if line[:1] == "{")
+    return [
+        datetime.fromisoformat(line["timestamp"])
+        for line in lines
+        if line["event"] == "server.started"
+    ]
+
+
+@pytest.mark.field_report("openclaw#60170")
+@pytest.mark.one_version
+def test_a_server_that_dies_at_once_is_started_after_pauses_that_grow(rig: Rig, machine: Machine):
+    rig.server.stop()
+    dies = rig.root / "codex"
+    shutil.copy2("/bin/false", dies)
+    machine.own_server(codex=str(dies), deaths_max=3)
+    machine.start_unconnected()
+    assert machine.wait_for_exit() == ExitCode.SERVER_KEEPS_DYING
+    one, two, three = starts_of(machine)
+    assert two - one >= timedelta(seconds=1)
+    assert three - two >= timedelta(seconds=2)
 
 
 @pytest.mark.field_report("openclaw#60170")

@@ -24,7 +24,7 @@ from codexdrv.errors import (
 from codexdrv.transport.peer import identify, is_gone
 from supervisor.leftover import load_server
 from supervisor.rules import DEATHS_WINDOW_S, HUNG_S, Silence
-from supervisor.spawning import OwnServer, connecting
+from supervisor.spawning import LAST_WORDS_MAX, OwnServer, connecting
 from tests.engine.kit import until
 
 
@@ -174,6 +174,22 @@ async def test_a_server_that_keeps_dying_is_given_up_with_its_last_words(make):
                 pass
     assert "has died 3 times within 10 minutes; the last time: exit code 1" in str(caught.value)
     assert "Caused by:\n  a missing comma" in str(caught.value)
+
+
+async def test_of_last_words_that_are_long_the_error_has_the_end(make):
+    server = make("import sys\nfor n in range(10): print(n, 'x' * 4000, file=sys.stderr)")
+    own = OwnServer(server, server.spawn._replace(deaths_max=1), find)
+    with pytest.raises(ServerEnded):
+        async with own.connect():
+            pass
+    child = own._child
+    await until(lambda: child.last_words.count("\n") == 9)
+    end = child.last_words[-LAST_WORDS_MAX:]
+    assert len(end) < len(child.last_words)
+    with pytest.raises(ServerKeepsDying) as caught:
+        async with own.connect():
+            pass
+    assert str(caught.value).partition("Its last words:\n")[2] == end
 
 
 async def test_deaths_of_long_ago_and_ends_that_we_wanted_do_not_count(make):
