@@ -33,9 +33,9 @@ def _snapshot_lines(snapshot: Snapshot, machine: Machine) -> Iterator[str]:
         yield _thread_line(thread, state, machine)
     for question in body["questions"]:
         about = f"{question['kind']}, open for {_age(machine, question['since_ms'])}"
-        yield f"question    {question['id']} {about}: {question['summary']}"
+        yield f"question    {question['id']} {about}, thread {question['thread'] or 'unknown'}"
     if body["questions"]:
-        yield "            `codexdrv attention` says how to answer"
+        yield "            `codexdrv attention` shows what is asked, and how to answer"
 
 
 def _server_lines(server: dict[str, Any], machine: Machine) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from codexdrv.bell import ring
+from codexdrv import __version__
+from codexdrv.bell import is_hung
 from codexdrv.clock import now_ms
 from codexdrv.config import Config, Listen
 from codexdrv.errors import BadInput, NoServer, NotFound
@@ -39,25 +40,25 @@ def load_open(config: Config) -> Open:
     Raises:
         NoServer: nobody collects it: no supervisor, or one without a server.
     """
-    snapshot = load_snapshot(config.state.directory) if ring(config.state.directory) else None
+    is_up = is_hung(config.state.directory)
+    snapshot = load_snapshot(config.state.directory) if is_up else None
     if snapshot is None:
         raise NoServer(
             "No supervisor is running, so nobody hears what the server asks.",
             hint="Start one: `codexdrv supervise`.",
+        )
+    if snapshot.version != __version__:
+        raise NoServer(
+            f"The supervisor is codexdrv {snapshot.version}, and this is {__version__}.",
+            hint="Start it anew, to run what is installed.",
         )
     if snapshot.problem is not None:
         raise NoServer(
             f"The supervisor has no server that could ask: {snapshot.problem}",
             hint="`codexdrv doctor` looks for the reason.",
         )
-    questions = snapshot.body.get("questions")
-    if questions is None:
-        raise NoServer(
-            f"The supervisor is of version {snapshot.body.get('version')}, which lists none.",
-            hint="Restart it.",
-        )
     age_ms = max(0, now_ms() - snapshot.written_at_ms)
-    return Open(questions, age_ms, snapshot.body["server"])
+    return Open(snapshot.body["questions"], age_ms, snapshot.body["server"])
 
 
 def pick(known: Open, prefix: str) -> Question:

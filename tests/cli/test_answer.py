@@ -427,7 +427,7 @@ def test_without_a_server_nobody_is_asked(desk, server):
     [
         (False, {}, "No supervisor is running"),
         (True, {"server": ALONE}, "nothing listens on /x.sock"),
-        (True, {"version": "0.0.9", "questions": None}, "is of version 0.0.9, which lists none"),
+        (True, {"version": "0.0.9"}, "The supervisor is codexdrv 0.0.9"),
     ],
 )
 def test_without_a_list_there_is_nothing_to_answer(desk, server, is_up, kept, said):

@@ -9,6 +9,7 @@ import termios
 
 import pytest
 
+from codexdrv import __version__
 from codexdrv.cli.attention import BAR
 from codexdrv.clock import now_ms
 from codexdrv.engine.questions import KnownQuestions, OpenQuestions, question_object
@@ -356,14 +357,13 @@ def test_a_supervisor_without_a_server_says_why(desk):
     assert "`codexdrv doctor`" in ran.err
 
 
-def test_a_supervisor_of_a_version_that_lists_no_questions_is_to_be_restarted(desk):
+def test_a_supervisor_of_another_version_is_to_be_started_anew(desk):
     desk.hang_up_bell()
     picture = make_picture(version="0.0.9")
-    del picture["questions"]
     (desk.state / FILE_NAME).write_text(json.dumps(picture))
     ran = desk.run("attention")
     assert (ran.code, ran.out) == (69, "")
-    assert ran.sentence == "The supervisor is of version 0.0.9, which lists none."
+    assert ran.sentence == f"The supervisor is codexdrv 0.0.9, and this is {__version__}."
     assert ran.err.endswith("  Restart it.\n")
 
 
