@@ -30,7 +30,10 @@ class Pace(NamedTuple):
     """How often a quiet connection is asked for a sign of life; seconds."""
 
     ping_interval_s: float
+    #: How long not even a pong may come.
     silence_s: float
+    #: How long no request may be answered; far longer than a locked database holds one up.
+    unanswered_s: float = 180.0
 
 
 OnEvent = Callable[[Event], None]
@@ -142,6 +145,11 @@ class Session:
         """How long nothing has come, not even the answer to a ping; seconds."""
         return anyio.current_time() - self._channel.last_received_at
 
+    @property
+    def unanswered_s(self) -> float:
+        """How long no request was answered, and the sign of life is one; seconds."""
+        return anyio.current_time() - self._rpc.last_answered_at
+
     def link(self, server_pid: int | None) -> Link:
         """Say how this connection stands, once it was greeted."""
         return Link(
@@ -153,7 +161,7 @@ class Session:
             self.greeting.codex_home,
             None,
             self.silent_s,
-            anyio.current_time() - self._rpc.last_answered_at,
+            self.unanswered_s,
             self.peer,
         )
 
@@ -184,14 +192,21 @@ class Session:
             await anyio.sleep(pace.ping_interval_s)
             # Whoever was stopped (a laptop, Ctrl-Z) has heard nothing by its own fault.
             was_stopped = anyio.current_time() - began > 2 * pace.ping_interval_s
-            if self.silent_s > pace.silence_s and not was_stopped:
-                raise LinkLost(f"The server has said nothing for {self.silent_s:.0f} s.")
+            if not was_stopped:
+                self._check_life(pace)
             if self._channel.has_ping:
                 self._channel.ping()
             # A pong comes from the connection alone; an answer, from the server behind it.
             # What cannot be sent now is no sign of life; the silence will tell.
             with suppress(LinkError):
                 self._rpc.probe(list_loaded())
+
+    def _check_life(self, pace: Pace) -> None:
+        if self.silent_s > pace.silence_s:
+            raise LinkLost(f"The server has said nothing for {self.silent_s:.0f} s.")
+        if self.unanswered_s > pace.unanswered_s:
+            # The connection lives, and what is behind it does not.
+            raise LinkLost(f"The server has answered nothing for {self.unanswered_s:.0f} s.")
 
     def _hear(self, message: Message) -> None:
         if isinstance(message, Notification):

@@ -110,10 +110,9 @@ def test_a_target_whose_record_cannot_be_read_is_not_well(rig: Rig, machine: Mac
     rig.server.start()
     machine.write_config(ops=thread)
     machine.start()
-    machine.wait_for_log("lane.held_up")
-    ill = machine.run("status")
-    assert ill.code == 1
-    assert f"UNHEALTHY   target ops ({thread}) cannot be loaded: " in ill.out
+    unwell = f"UNHEALTHY   target ops ({thread}) cannot be loaded: "
+    machine.wait_until(lambda: unwell in machine.run("status").out, "a target that is unwell")
+    assert machine.run("status").code == 1
 
 
 @pytest.mark.one_version

@@ -364,7 +364,7 @@ def test_a_supervisor_of_another_version_is_to_be_started_anew(desk):
     ran = desk.run("attention")
     assert (ran.code, ran.out) == (69, "")
     assert ran.sentence == f"The supervisor is codexdrv 0.0.9, and this is {__version__}."
-    assert ran.err.endswith("  Restart it.\n")
+    assert ran.err.endswith("  Start it anew, to run what is installed.\n")
 
 
 def test_an_old_status_is_listed_with_a_warning(desk):

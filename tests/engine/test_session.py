@@ -228,6 +228,15 @@ async def test_a_server_that_is_silent_for_too_long_has_gone():
     assert isinstance(end, LinkLost)
 
 
+async def test_a_server_that_only_pongs_has_gone_in_the_end(bench):
+    for _ in range(20):
+        bench.server.twist("thread/loaded/list", reply=Reply.NEVER)
+    async with bench.connected() as generation:
+        await generation.has_ended.wait()
+        assert anyio.current_time() == 190.0
+    assert generation.end.message == "The server has answered nothing for 190 s."
+
+
 async def test_the_end_of_the_connection_ends_what_it_serves(bench):
     bench.server.twist("thread/read", reply=Reply.NEVER, drop=Drop.AFTER)
     async with bench.connected() as generation:
