@@ -7,6 +7,7 @@ from codexdrv.protocol.methods import (
     Call,
     fence,
     list_items,
+    list_loaded,
     list_threads,
     list_turn_statuses,
     list_turns,
@@ -186,6 +187,14 @@ def thread_pages(stage: Stage) -> None:
         tap.call(list_threads(cursor, 1))
 
 
+def loaded_pages(stage: Stage) -> None:
+    stage.used_thread()
+    stage.used_thread()
+    with stage.tap() as tap:
+        cursor = tap.call(list_loaded())["nextCursor"]
+        tap.call(list_loaded(cursor, 100))
+
+
 def unknown_method(stage: Stage) -> None:
     with stage.tap() as tap:
         tap.call(Call("thread/nothing", {}))
@@ -200,6 +209,7 @@ THREADS = (
     draining,
     ephemeral,
     fence_not_loaded,
+    loaded_pages,
     foreign_client,
     never_used_restarted,
     never_used_resume,
