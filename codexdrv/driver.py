@@ -15,13 +15,14 @@ from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Link
 from codexdrv.engine.surroundings import REAL, Surroundings
 from codexdrv.engine.trouble import Trouble
-from codexdrv.engine.turns import runs_a_turn
+from codexdrv.engine.turns import is_active, runs_a_turn
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.engine.worker import InThread
 from codexdrv.errors import CodexdrvError, JournalError
 from codexdrv.generations import Generations
 from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
+from codexdrv.protocol.events import ThreadStatus
 from codexdrv.protocol.questions import Policy
 
 
@@ -126,14 +127,19 @@ class Driver:
                 await self.wait_for_change()
 
     async def _is_at_work(self) -> bool:
-        if any(watch.state.is_running for watch in self.threads().values()):
+        watches = self.threads().values()
+        if any(watch.state.turn for watch in watches):
             return True
-        if self._generations.session is None:
+        session = self._generations.session
+        if session is None:
             return False
         try:
-            # What was sent a moment ago has no turn yet.
-            return bool(await self._ledger.ask(Journal.pending))
-        except JournalError:
+            # What was sent a moment ago has no turn yet; one of an earlier connection, no id.
+            if await self._ledger.ask(Journal.pending):
+                return True
+            begun = [w.thread for w in watches if w.state.status is ThreadStatus.ACTIVE]
+            return any([await is_active(session, thread) for thread in begun])
+        except CodexdrvError:
             return False
 
     @property

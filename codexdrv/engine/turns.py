@@ -23,13 +23,20 @@ async def runs_a_turn(session: Session) -> bool:
     while True:
         threads, cursor = read_loaded(await session.call(list_loaded(cursor, PAGE_THREADS)))
         for thread in threads:
-            if await _is_active(session, thread):
+            if await is_active(session, thread):
                 return True
         if cursor is None:
             return False
 
 
-async def _is_active(session: Session, thread: ThreadId) -> bool:
+async def is_active(session: Session, thread: ThreadId) -> bool:
+    """Ask the server whether a thread does something now.
+
+    What it told of that lags: on 0.144.5 the answer to a resume can say `active` for ever.
+
+    Raises:
+        Refused, LinkError, MalformedMessage: it does not say.
+    """
     try:
         view = read_thread_view(await session.call(read_thread(thread)))
     except Refused as refused:

@@ -82,12 +82,6 @@ class ThreadState(NamedTuple):
     #: Turns that ended, newest last: a late item of one of them is no sign of life.
     finished: tuple[TurnId, ...] = ()
 
-    @property
-    def is_running(self) -> bool:
-        """Say whether it does something; the turn of an earlier connection has no id for us."""
-        return self.turn is not None or self.status is ThreadStatus.ACTIVE
-
-
 _KINDS = {
     ItemKind.CONTEXT_COMPACTION: TurnKind.COMPACTION,
     ItemKind.ENTERED_REVIEW: TurnKind.REVIEW,
