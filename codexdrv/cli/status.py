@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from codexdrv import __version__
@@ -14,7 +15,7 @@ from codexdrv.cli.shapes import Scene, delivery_object, delivery_sentence, look_
 from codexdrv.cli.usage import tell_usage
 from codexdrv.clock import now_ms
 from codexdrv.config import Config, load_config
-from codexdrv.errors import ExitCode
+from codexdrv.errors import CodexdrvError, ExitCode
 from codexdrv.health import Machine, judge_health
 from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
@@ -59,6 +60,16 @@ def run(args: argparse.Namespace) -> ExitCode:
         return tell_usage("status", "--explain wants an ID")
     if args.openmetrics and (args.json or args.id is not None):
         return tell_usage("status", "--openmetrics is about the machine, and is no JSON")
+    try:
+        return _look(args)
+    except CodexdrvError:
+        # What reads it alarms on what it says, and nobody on an empty file.
+        if args.openmetrics:
+            print(_openmetrics().render_unknown(), end="")
+        raise
+
+
+def _look(args: argparse.Namespace) -> ExitCode:
     config = load_config(args.config)
     with Journal(config.state.directory) as journal:
         if args.id is None:
@@ -108,9 +119,7 @@ def _tell_machine(journal: Journal, config: Config, args: argparse.Namespace) ->
     )
     problems = judge_health(machine)
     if args.openmetrics:
-        # Its library is loaded for this alone: 60 ms.
-        render = importlib.import_module("codexdrv.cli.openmetrics").render
-        print(render(machine, problems), end="")
+        print(_openmetrics().render(machine, problems), end="")
     elif args.json:
         print(json.dumps(_machine_object(machine, problems, scene)))
     else:
@@ -119,6 +128,11 @@ def _tell_machine(journal: Journal, config: Config, args: argparse.Namespace) ->
         for found in itertools.islice(journal.deliveries(Phase.UNCERTAIN), IN_DOUBT_SHOWN):
             print(f"IN DOUBT    {delivery_sentence(found, scene)}")
     return ExitCode.FAILED if problems else ExitCode.OK
+
+
+def _openmetrics() -> ModuleType:
+    # Its library is loaded for this alone: 60 ms.
+    return importlib.import_module("codexdrv.cli.openmetrics")
 
 
 def _machine_object(machine: Machine, problems: Sequence[str], scene: Scene) -> dict[str, Any]:

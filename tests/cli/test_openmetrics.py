@@ -2,21 +2,31 @@
 
 import json
 
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+import pytest
+from prometheus_client import parser as text
+from prometheus_client.openmetrics import parser as openmetrics
 
 from codexdrv.clock import now_ms
 from codexdrv.snapshot import FILE_NAME
 from tests.fakes.orders import THREAD
-from tests.fakes.pictures import ALONE, QUESTION, make_picture
+from tests.fakes.pictures import ALONE, CONNECTED, QUESTION, make_picture
 
 
-def read(text):
-    """Read samples as a scraper does: (name, labels) → value."""
-    return {
-        (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+def read(printed):
+    """Read samples as scrapers do, in both formats: (name, labels) → value."""
+    # OpenMetrics' own types are unknown to the other format, and lose a scraper all that is there.
+    kinds = {line.split(" ")[3] for line in printed.splitlines() if line.startswith("# TYPE ")}
+    assert kinds == {"gauge"}
+    one, other = (
+        {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in form.text_string_to_metric_families(printed)
+            for sample in family.samples
+        }
+        for form in (text, openmetrics)
+    )
+    assert one == other
+    return one
 
 
 def test_a_machine_without_a_supervisor_says_nothing_of_a_server(desk):
@@ -61,6 +71,50 @@ def test_a_server_that_is_away_has_no_age_of_its_last_answer(desk):
     found = read(desk.run("status", "--openmetrics").out)
     assert found["codexdrv_server_connected",] == 0
     assert ("codexdrv_server_last_answer_age_seconds",) not in found
+
+
+def test_without_a_server_nobody_knows_what_it_asks_or_whether_it_is_outdated(desk):
+    desk.hang_up_bell()
+    (desk.state / FILE_NAME).write_text(json.dumps(make_picture(ALONE)))
+    about_it = {
+        "codexdrv_server_outdated",
+        "codexdrv_server_info",
+        "codexdrv_questions_open",
+        "codexdrv_oldest_question_age_seconds",
+    }
+    names = {name for name, *_ in read(desk.run("status", "--openmetrics").out)}
+    assert not names & about_it
+    (desk.state / FILE_NAME).write_text(json.dumps(make_picture()))
+    names = {name for name, *_ in read(desk.run("status", "--openmetrics").out)}
+    assert names >= about_it
+
+
+@pytest.mark.parametrize("unknown", ["version", "version_on_disk"])
+def test_of_two_versions_one_of_which_is_not_known_none_is_outdated(desk, unknown):
+    desk.hang_up_bell()
+    (desk.state / FILE_NAME).write_text(json.dumps(make_picture(CONNECTED | {unknown: None})))
+    found = read(desk.run("status", "--openmetrics").out)
+    assert ("codexdrv_server_outdated",) not in found
+
+
+def test_a_server_whose_process_is_not_known_has_no_pid(desk):
+    desk.hang_up_bell()
+    (desk.state / FILE_NAME).write_text(json.dumps(make_picture(CONNECTED | {"pid": None})))
+    found = read(desk.run("status", "--openmetrics").out)
+    assert found["codexdrv_server_info", ("pid", ""), ("version", "0.163.0")] == 1
+
+
+@pytest.mark.parametrize("code", [73, 78])
+def test_a_machine_that_cannot_be_looked_at_is_not_well(desk, code):
+    if code == 78:
+        desk.configure("nonsense = 1")
+    else:
+        desk.state.mkdir(parents=True)
+        desk.state.chmod(0o755)
+    ran = desk.run("status", "--openmetrics")
+    assert (ran.code, ran.sentence != "") == (code, True)
+    assert ran.out.endswith("# EOF\n")
+    assert read(ran.out) == {("codexdrv_healthy",): 0}
 
 
 def test_a_supervisor_that_says_nothing_any_more_is_not_quoted(desk):
