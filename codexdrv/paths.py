@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from codexdrv.errors import JournalUnsafe, JournalUnusable
@@ -32,6 +32,11 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 """File systems that another kernel may write too, the host of a virtual machine among them: a
 write-ahead log needs memory that all its users share, and one kernel that keeps all the locks."""
+
+_OF_THE_KERNEL = frozenset({"proc", "sysfs", "devpts", "debugfs", "tracefs", "securityfs"})
+"""File systems that take no directories; root, too, is told that there is no such file."""
+
+_ELSEWHERE = "choose another directory under [state] in the configuration"
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -75,10 +80,7 @@ def make_private_directory(path: str) -> None:
     try:
         _make_directory(path.rstrip("/") or "/")
     except OSError as error:
-        raise JournalUnusable(
-            f"The directory {path} cannot be made: {error.strerror}.",
-            hint="Choose another one under [state] in the configuration.",
-        ) from error
+        raise _unusable(path, "made", error) from error
     check_private_directory(path)
 
 
@@ -92,12 +94,36 @@ def check_private_directory(path: str) -> None:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise JournalUnusable(
-            f"The directory {path} cannot be looked at: {error.strerror}.",
-            hint="Choose another one under [state] in the configuration.",
-        ) from error
+        raise _unusable(path, "looked at", error) from error
     if offence := private_directory_offence(path, status, uid=os.geteuid()):
         raise JournalUnsafe(offence.sentence, hint=offence.hint)
+
+
+def dead_end(path: str) -> Offence | None:
+    """Say why a directory that is not there cannot be made by anybody, or None: a try will tell.
+
+    Raises:
+        OSError: the list of mounts cannot be read.
+    """
+    here = path
+    while here and not os.path.lexists(here):
+        here = os.path.dirname(here) if here != "/" else ""
+    here = here or "."
+    start = f"The directory {path} cannot be made: {here}"
+    if not os.path.exists(here):
+        return Offence(
+            f"{start} is a link to {os.path.realpath(here)}, which is not there.",
+            f"Mount or make what it leads to, or {_ELSEWHERE}.",
+        )
+    if not os.path.isdir(here):
+        return Offence(f"{start} is not a directory.", f"Move it away, or {_ELSEWHERE}.")
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        kind = file_system(os.path.realpath(here), mounts.read())
+    if here != path and kind in _OF_THE_KERNEL:
+        return Offence(
+            f"{start} is the kernel's ({kind}) and takes none.", f"{_ELSEWHERE.capitalize()}."
+        )
+    return None
 
 
 def private_directory_offence(path: str, status: os.stat_result, *, uid: int) -> Offence | None:
@@ -146,7 +172,13 @@ def step_offence(path: str, status: os.stat_result, *, uid: int) -> Offence | No
 
 
 def network_filesystem(path: str, mountinfo_text: str) -> str | None:
-    """Name the type of the network file system that holds a path, or None.
+    """Name the type of the network file system that holds a path, or None; see `file_system`."""
+    found = file_system(path, mountinfo_text)
+    return found if found in NETWORK_FILE_SYSTEMS else None
+
+
+def file_system(path: str, mountinfo_text: str) -> str:
+    """Name the type of the file system that holds a path.
 
     `path` is absolute and has no links; `mountinfo_text` is /proc/self/mountinfo (proc(5)).
     """
@@ -158,7 +190,7 @@ def network_filesystem(path: str, mountinfo_text: str) -> str | None:
         # Of two mounts on one point, the later one hides the earlier.
         if len(point) >= longest and _is_within(path, point):
             longest, found = len(point), after.split(" ")[0]
-    return found if found in NETWORK_FILE_SYSTEMS else None
+    return found
 
 
 def disk_offence(disk: os.statvfs_result) -> Offence | None:
@@ -166,7 +198,7 @@ def disk_offence(disk: os.statvfs_result) -> Offence | None:
     if disk.f_flag & os.ST_RDONLY:
         return Offence(
             "its file system is read-only",
-            "Mount it for writing, or choose another directory under [state] in the configuration.",
+            f"Mount it for writing, or {_ELSEWHERE}.",
         )
     # A file system that does not count its blocks, or its files, has none of none.
     if (disk.f_blocks and not disk.f_bavail) or (disk.f_files and not disk.f_favail):
@@ -179,18 +211,28 @@ def _is_within(path: str, directory: str) -> bool:
 
 
 def _make_directory(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        parent = os.path.dirname(path)
-        if parent in {"", path}:
-            raise
-        _make_directory(parent)
-        _make_directory(path)
-        return
-    _sync_directory(os.path.dirname(path) or ".")
+    missing = []
+    # What lies behind a link that leads nowhere is missing, and the link is not.
+    while path and not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for step in reversed(missing):
+        try:
+            os.mkdir(step, 0o700)
+        except FileExistsError:
+            continue
+        _sync_directory(os.path.dirname(step) or ".")
+
+
+def _unusable(path: str, what: str, error: OSError) -> JournalUnusable:
+    """Say by what is in the way why a directory cannot be used, else by the system's word."""
+    with suppress(OSError):
+        if offence := dead_end(path):
+            return JournalUnusable(offence.sentence, hint=offence.hint)
+    return JournalUnusable(
+        f"The directory {path} cannot be {what}: {error.strerror}.",
+        hint=f"{_ELSEWHERE.capitalize()}.",
+    )
 
 
 def _sync_directory(path: str) -> None:

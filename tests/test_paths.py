@@ -12,6 +12,7 @@ from codexdrv.paths import (
     UNIX_PATH_BYTES_MAX,
     _walk,
     check_private_directory,
+    dead_end,
     disk_offence,
     make_private_directory,
     network_filesystem,
@@ -116,14 +117,41 @@ def test_a_file_is_no_directory(tmp_path):
 
 def test_a_directory_that_cannot_be_made_says_why(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(JournalUnusable, match="Not a directory"):
+    with pytest.raises(JournalUnusable, match=f"cannot be made: {tmp_path}/file is not a dir"):
         make_private_directory(str(tmp_path / "file" / "a"))
 
 
-def test_a_dangling_link_is_no_directory(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(JournalUnusable, match="No such file"):
-        make_private_directory(str(tmp_path / "link"))
+@pytest.mark.parametrize("below", ["", "/state", "/deep/er"])
+def test_behind_a_link_that_leads_nowhere_no_directory_can_be_made(tmp_path, below):
+    (tmp_path / "disk").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(JournalUnusable) as refused:
+        make_private_directory(f"{tmp_path}/disk{below}")
+    assert refused.value.message == (
+        f"The directory {tmp_path}/disk{below} cannot be made: {tmp_path}/disk is a link to"
+        f" {tmp_path}/nowhere, which is not there."
+    )
+    assert refused.value.hint.startswith("Mount or make what it leads to, or choose another")
+
+
+def test_the_kernels_own_file_systems_take_no_directory():
+    with pytest.raises(JournalUnusable) as refused:
+        make_private_directory("/proc/x/y")
+    assert refused.value.message == (
+        "The directory /proc/x/y cannot be made: /proc is the kernel's (proc) and takes none."
+    )
+
+
+def test_a_way_of_a_thousand_steps_is_made(tmp_path):
+    path = str(tmp_path) + "/d" * 1500
+    make_private_directory(path)
+    assert os.path.isdir(path)
+
+
+def test_what_could_be_made_is_no_dead_end(tmp_path):
+    assert dead_end(f"{tmp_path}/a/b") is None
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert dead_end(f"{tmp_path}/link/a/b") is None
+    assert dead_end("a/b") is None
 
 
 def test_a_missing_directory_is_not_private(tmp_path):

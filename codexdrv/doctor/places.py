@@ -10,6 +10,7 @@ from codexdrv.doctor.finding import Finding, failed, note, ok, wrong
 from codexdrv.journal import opening
 from codexdrv.paths import (
     Offence,
+    dead_end,
     disk_offence,
     network_filesystem,
     private_directory_offence,
@@ -65,14 +66,15 @@ def look_at_state(directory: str) -> StateSeen:
     """Look at the way to the state directory, at it, and at its files."""
     offences: list[Offence] = []
     status = None
-    # A way that ends early is safe as far as it goes; the rest we shall make ourselves.
+    # A way that ends early is safe as far as it goes; the rest we shall make, if we can.
     with suppress(FileNotFoundError, NotADirectoryError):
         if offence := unsafe_step(directory):
             offences.append(offence)
     with suppress(FileNotFoundError, NotADirectoryError):
         status = os.stat(directory)
     if status is None:
-        return StateSeen(directory, False, tuple(offences))
+        obstacle = dead_end(directory) or _closed_way(directory)
+        return StateSeen(directory, False, (*offences, obstacle) if obstacle else tuple(offences))
     uid = os.geteuid()
     if offence := private_directory_offence(directory, status, uid=uid):
         return StateSeen(directory, True, (*offences, offence))
@@ -82,6 +84,17 @@ def look_at_state(directory: str) -> StateSeen:
             if offence := private_file_offence(path, os.lstat(path), uid=uid):
                 offences.append(offence)
     return StateSeen(directory, True, tuple(offences))
+
+
+def _closed_way(directory: str) -> Offence | None:
+    """Say why we may not make a directory, or None; of a disk for reading, another check tells."""
+    there = _there(directory)
+    if os.access(there, os.W_OK | os.X_OK) or os.statvfs(there).f_flag & os.ST_RDONLY:
+        return None
+    return Offence(
+        f"{directory} is not there, and we may not make it: {there} is closed to us.",
+        "Choose another one: dir under [state]. Or run as the user whose it is.",
+    )
 
 
 def private_file_offence(path: str, status: os.stat_result, *, uid: int) -> Offence | None:
@@ -137,13 +150,19 @@ def look_at_disk(path: str) -> Disk:
     """Look at the file system of a directory, or of what there is on the way to it."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         network = network_filesystem(os.path.realpath(path), mounts.read())
-    there = os.path.realpath(path)
-    while not os.path.exists(there):
-        there = os.path.dirname(there)
+    there = _there(path)
     device, room = os.stat(there).st_dev, None
     with suppress(OSError):
         room = os.statvfs(there)
     return Disk(path, network, device, room)
+
+
+def _there(path: str) -> str:
+    """Name what there is of the way to a path."""
+    there = os.path.realpath(path)
+    while not os.path.exists(there):
+        there = os.path.dirname(there)
+    return there
 
 
 def judge_file_systems(state: Disk | Offence, home: Disk | Offence) -> list[Finding]:

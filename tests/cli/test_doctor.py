@@ -567,6 +567,28 @@ def test_a_state_directory_that_is_not_there_yet_is_a_note(desk):
     assert "made by the first `codexdrv deliver`" in finding["found"]
 
 
+def test_a_state_directory_that_nobody_can_make_is_wrong(desk):
+    (desk.root / "xdg").symlink_to(desk.root / "unmounted")
+    (finding,) = named(desk, "permissions")
+    assert finding["state"] == "wrong"
+    assert f"{desk.root}/xdg is a link to {desk.root}/unmounted, which is not" in finding["found"]
+    assert finding["remedy"].startswith("Mount or make what it leads to")
+
+
+def test_a_state_directory_that_we_may_not_make_is_wrong():
+    script = (
+        "import os, sys; from codexdrv.doctor.places import judge_state, look_at_state\n"
+        "if os.geteuid() == 0: os.setuid(54321)\n"
+        "(found,) = judge_state(look_at_state(sys.argv[1]))\n"
+        "print(found.state, found.found, found.remedy)"
+    )
+    said = run_child(script, "/usr/nowhere/state")
+    assert said.startswith(
+        "wrong /usr/nowhere/state is not there, and we may not make it: /usr is closed to us."
+        " Choose another one"
+    )
+
+
 def test_a_state_directory_that_is_ours_alone_is_fine(desk):
     desk.journal().close()
     desk.hang_up_bell()

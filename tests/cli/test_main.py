@@ -174,6 +174,18 @@ def test_every_command_refuses_a_journal_of_a_newer_version(desk, words):
     assert ran.sentence == "The journal has version 9; this codexdrv knows version 1."
 
 
+@pytest.mark.parametrize("words", ON_THE_JOURNAL, ids=lambda words: " ".join(words[:2]))
+def test_every_command_names_the_link_that_leads_nowhere(desk, words):
+    (desk.root / "xdg").symlink_to(desk.root / "unmounted")
+    ran = desk.run(*words)
+    assert (ran.code, ran.out) == (73, "")
+    assert ran.sentence.endswith(
+        f"{desk.root}/xdg is a link to {desk.root}/unmounted, which is not there."
+    )
+    body = desk.run("deliver", "--target", "ops", "hello", "--json").body
+    assert body["error"]["code"] == "journal_unusable"
+
+
 def test_a_server_that_is_not_there_is_unavailable(desk):
     ran = desk.run("threads", "--json")
     assert (ran.code, ran.body["error"]["code"]) == (69, "no_server")

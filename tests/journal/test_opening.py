@@ -218,7 +218,7 @@ def test_a_directory_in_which_others_may_write_is_refused_anywhere_on_the_way(tm
 
 def test_a_directory_that_cannot_be_made_is_said_so(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(JournalUnusable, match="Not a directory"):
+    with pytest.raises(JournalUnusable, match="file is not a directory"):
         Journal(str(tmp_path / "file" / "state"))
 
 
