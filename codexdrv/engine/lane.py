@@ -5,7 +5,7 @@ server only in steps that have a deadline, and decides nothing itself: `rules/` 
 """
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import NamedTuple
 
 import anyio
@@ -23,7 +23,7 @@ from codexdrv.protocol.events import Event, StatusChanged, ThreadClosed, ThreadM
 from codexdrv.rules.backoff import HELD_DELAY_S_FIRST, HELD_DELAY_S_MAX, delay_s
 from codexdrv.rules.lifecycle import Delivery
 from codexdrv.rules.ownership import Duty, duty
-from codexdrv.rules.thread import OBSTACLES
+from codexdrv.rules.thread import OBSTACLES, ThreadState
 
 
 log = structlog.get_logger()
@@ -54,6 +54,7 @@ class Lane:
         surroundings: Surroundings,
         is_kept: bool,
         began_ms: int,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         #: Stays subscribed, also with nothing to do.
         self.is_kept = is_kept
@@ -67,7 +68,13 @@ class Lane:
         )
         #: What stands in the way of each duty.
         self._troubles: dict[str, Trouble] = {}
+        #: Told that `watch` or `problem` says something else.
+        self._on_change = on_change
         self._wake = anyio.Event()
+
+    @property
+    def _shown(self) -> tuple[ThreadState, str | None]:
+        return self.watch.state, self.problem
 
     @property
     def problem(self) -> str | None:
@@ -107,8 +114,13 @@ class Lane:
         """
         while True:
             self._wake = anyio.Event()
+            before = self._shown
             pause_s = await self._step(is_draining)
+            if self._shown != before:
+                self._on_change()
             if pause_s == math.inf and not self.is_kept:
+                if not self.watch.is_subscribed and await self._leave():
+                    return
                 with anyio.move_on_after(self._pace.linger_s) as lingering:
                     await self._wake.wait()
                 if lingering.cancelled_caught and await self._leave():
@@ -139,6 +151,10 @@ class Lane:
             pauses.append(await self._try("head", self._serve_head(head, is_draining)))
         elif self.is_kept and not self.watch.is_subscribed:
             pauses.append(await self._try("keep", self._keep()))
+        if self.watch.is_subscribed or not self.is_kept:
+            # Whoever loaded it: a message does that, too.
+            self._ease("keep")
+            self._ease("subscription")
         return min(pauses)
 
     async def _try(self, what: str, owed: Coroutine[None, None, float]) -> float:
@@ -198,7 +214,8 @@ class Lane:
             log.debug("lane.not_left", thread_id=thread, error=str(error))
             return False
         try:
-            await self.watch.unsubscribe()
+            if self.watch.is_subscribed:
+                await self.watch.unsubscribe()
         except CodexdrvError as error:
             log.debug("lane.not_left", thread_id=self.watch.thread, error=str(error))
         return True

@@ -143,6 +143,7 @@ class Lanes:
                 surroundings=self._settings.surroundings,
                 is_kept=thread in kept,
                 began_ms=self._settings.began_ms,
+                on_change=self._on_change,
             )
             lanes.start_soon(self._run, lane)
         return True
@@ -154,3 +155,4 @@ class Lanes:
         await lane.run(is_draining=self._is_draining)
         self._lanes.pop(lane.watch.thread, None)
         self._rung.set()
+        self._on_change()

@@ -54,11 +54,14 @@ async def test_a_delivery_surfaces_is_read_back_and_its_turn_completes(bench, th
 
 async def test_what_is_admitted_while_the_lane_rests_goes_when_it_is_woken(bench, thread):
     async with bench.connected() as generation, bench.serving(generation, thread) as lane:
-        await pass_time(60)
-        bench.admit(thread=thread)
+        bench.admit("m1", thread=thread)
         lane.wake()
-        await until_settled(bench)
-    assert ids(thread) == ["m1"]
+        await until_settled(bench, "m1")
+        await pass_time(60)
+        bench.admit("m2", thread=thread)
+        lane.wake()
+        await until_settled(bench, "m2")
+    assert ids(thread) == ["m1", "m2"]
 
 
 async def test_deliveries_go_in_the_order_of_their_admission(bench, thread):
@@ -651,3 +654,40 @@ async def test_a_thread_that_cannot_be_kept_loaded_is_told_once_and_tried_again(
     assert why in told[0]["error"]
     # Every five seconds at most.
     assert LONG_S / 5 <= told[1]["after_failures"] <= LONG_S / 5 + 10
+
+
+async def test_a_thread_that_a_message_has_loaded_is_not_held_up_any_more(bench):
+    thread = bench.server.add_thread(is_archived=True)
+    with structlog.testing.capture_logs() as lines:
+        async with (
+            bench.connected() as generation,
+            bench.serving(generation, thread, is_kept=True) as lane,
+        ):
+            for number in range(2):
+                await until(lambda: lane.problem is not None)
+                bench.admit(f"m{number}", thread=thread)
+                lane.wake()
+                await pass_time(60)
+                thread.is_archived = False
+                await until_settled(bench, f"m{number}")
+                assert lane.problem is None
+                thread.is_archived = True
+                bench.server.unload(thread)
+    told = [line["event"] for line in lines if line["event"].startswith("lane.")]
+    assert told == ["lane.held_up", "lane.freed"] * 2
+
+
+async def test_a_target_that_could_not_be_loaded_and_is_none_any_more_is_left_at_once(bench):
+    thread = bench.server.add_thread(is_archived=True)
+    left = []
+    async with (
+        bench.connected() as generation,
+        bench.serving(generation, thread, is_kept=True, on_end=left.append) as lane,
+    ):
+        await until(lambda: lane.problem is not None)
+        lane.keep(is_kept=False, patience=bench.patience)
+        began = anyio.current_time()
+        await until(lambda: left == [lane])
+        assert anyio.current_time() - began < LANE_PACE.linger_s
+    assert lane.problem is None
+    assert bench.server.sent("thread/unsubscribe") == []

@@ -252,6 +252,16 @@ async def test_news_of_a_thread_that_moves_it_is_told_on(bench, thread):
         assert row.lanes.watches()[thread.id].state.turn is not None
 
 
+async def test_what_a_read_teaches_and_what_stands_in_the_way_is_told_on(bench):
+    archived, target = bench.server.add_thread(is_archived=True), bench.server.add_thread()
+    row = Row(bench, targets={archived.id: Patience(), target.id: Patience()})
+    async with row.serving():
+        await until(lambda: row.changes == 2)
+        problems = row.lanes.problems()
+        assert "it is archived" in problems[archived.id]
+        assert problems[target.id] is None
+
+
 async def test_news_that_moves_nothing_is_told_to_nobody(bench, thread):
     row = Row(bench, targets={thread.id: Patience()})
     async with row.serving():
