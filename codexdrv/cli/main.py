@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from codexdrv import __version__
+from codexdrv.cli.interrupt import SENTENCE, raise_on_interrupt
+from codexdrv.cli.output import Unwritten, guarded_output
 from codexdrv.cli.usage import tell_usage
 from codexdrv.errors import CodexdrvError, ExitCode
 
@@ -63,39 +65,49 @@ server of our own keeps dying; 73 journal; 75 try later; 78 configuration;
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
-    named = _named_command(argv)
-    parser = _make_parser(named)
-    args, extra = parser.parse_known_args(argv)
-    if extra:
-        return _tell_extra(args.command, extra)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A letter that the terminal lacks must not cost the answer.
         sys.stdout.reconfigure(errors="backslashreplace")
-    code = ExitCode.OK
+    with guarded_output():
+        code: int = ExitCode.OK
+        try:
+            code = _run(argv)
+            # An output that takes no more shows itself only here.
+            print(end="", flush=True)
+        except KeyboardInterrupt:
+            print(SENTENCE, file=sys.stderr)
+            return ExitCode.INTERRUPTED
+        except Unwritten as failed:
+            return code if failed.is_unheard else _tell_unwritten(failed, code)
+        return code
+
+
+def _run(argv: Sequence[str]) -> int:
     try:
-        code = _run(args)
-        # A pipe that nobody reads any more shows itself only here.
-        print(end="", flush=True)
-    except BrokenPipeError:
-        # Nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        print("codexdrv: interrupted.", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    return code
+        args, extra = _make_parser(_named_command(argv)).parse_known_args(argv)
+    except SystemExit as end:
+        # argparse has said all: the help, or what is wrong.
+        return int(end.code or ExitCode.OK)
+    if extra:
+        return _tell_extra(args.command, extra)
+    raise_on_interrupt()
+    try:
+        return ExitCode(named_module(args.command).run(args))
+    except CodexdrvError as error:
+        return tell_error(error, as_json=getattr(args, "json", False))
+
+
+def _tell_unwritten(failed: Unwritten, code: int) -> int:
+    print(f"codexdrv: The result cannot be written: {failed.why}.", file=sys.stderr)
+    print("  What was done until then stands.", file=sys.stderr)
+    # With the same id, a message can be delivered again.
+    return code or ExitCode.TRY_LATER
 
 
 def _tell_extra(command: str, extra: list[str]) -> ExitCode:
     quote = "A message with blanks needs quotes; one that begins with - comes after --."
     hint = quote if command == "deliver" else ""
     return tell_usage(command, f"not expected here: {' '.join(extra)}", hint=hint)
-
-
-def _run(args: argparse.Namespace) -> ExitCode:
-    try:
-        return ExitCode(named_module(args.command).run(args))
-    except CodexdrvError as error:
-        return tell_error(error, as_json=getattr(args, "json", False))
 
 
 def tell_error(error: CodexdrvError, *, as_json: bool) -> ExitCode:

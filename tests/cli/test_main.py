@@ -4,6 +4,7 @@ import os
 import re
 import sqlite3
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -195,13 +196,20 @@ def test_a_server_that_is_not_there_is_unavailable(desk):
 # Output
 
 
-@pytest.fixture
-def unread():
-    """The writing end of a pipe that nobody reads."""
-    ours, theirs = os.pipe()
+@pytest.fixture(params=[os.pipe, os.openpty], ids=["pipe", "terminal"])
+def unread(request):
+    """The writing end of a pipe that nobody reads, or a terminal that has hung up."""
+    ours, theirs = request.param()
     os.close(ours)
     yield theirs
     os.close(theirs)
+
+
+@pytest.fixture
+def full():
+    """A device that is as full as a disk can be."""
+    with Path("/dev/full").open("wb") as device:
+        yield device
 
 
 def test_a_reader_that_has_gone_is_no_error_and_costs_no_exit_code(desk, unread):
@@ -212,6 +220,37 @@ def test_a_reader_that_has_gone_is_no_error_and_costs_no_exit_code(desk, unread)
     refused = desk.call("cancel", "nobody", "--json", stdout=unread)
     assert refused.code == 66
     assert "Traceback" not in refused.err
+
+
+def test_a_supervisor_whose_terminal_has_hung_up_ends_well(desk, unread):
+    # It says nothing there; a terminal refuses even that.
+    assert desk.call("supervise", "--once", stdout=unread).code == 0
+    assert desk.call("supervise", "--once", stdout=unread, stderr=unread).code == 0
+
+
+@pytest.mark.parametrize("words", [["status"], ["list", "--json"], ["list", "--help"]])
+def test_an_output_that_is_full_is_said_in_a_sentence_and_a_code(desk, full, words):
+    with desk.journal() as journal:
+        for number in range(200):
+            journal.admit(make_order(f"m{number}", text="x" * 400))
+    ran = desk.call(*words, stdout=full)
+    # What is unhealthy is so, written or not.
+    assert ran.code == (1 if words == ["status"] else 75)
+    assert ran.sentence == "The result cannot be written: No space left on device."
+
+
+def test_a_message_whose_result_cannot_be_written_is_on_disk(desk, full):
+    words = ["deliver", "--target", "ops", "--id", "m1", "hello"]
+    assert desk.call(*words, stdout=full).code == 75
+    again = desk.call(*words, "--json")
+    assert (again.code, again.body["duplicate"]) == (0, True)
+
+
+def test_a_complaint_that_cannot_be_written_does_not_cost_the_exit_code(desk, full, unread):
+    for stream in (full, unread):
+        assert desk.call("cancel", "nobody", stderr=stream).code == 66
+        assert desk.call("cancel", stderr=stream).code == 2
+        assert desk.call("cancel", "nobody", "--json", stdout=full, stderr=stream).code == 66
 
 
 def test_a_list_that_is_longer_than_a_pipe_can_be_cut(desk, unread):
@@ -244,3 +283,38 @@ def test_a_closed_output_does_not_keep_a_message_from_the_disk(desk):
 def test_results_go_to_stdout_and_talk_to_stderr(desk):
     ran = desk.call("deliver", "--target", "ops", "--json", "hello", stderr=subprocess.DEVNULL)
     assert ran.body["phase"] == "queued"
+
+
+# Ctrl-C
+
+
+INTERRUPTED = """
+import signal, sys
+from codexdrv.__main__ import run
+
+class Finger:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == module:
+            signal.raise_signal(signal.SIGINT)
+
+module = sys.argv.pop()
+sys.meta_path.insert(0, Finger)
+run()
+"""
+"""Runs a command; Ctrl-C comes when a module is about to be loaded."""
+
+
+@pytest.mark.parametrize("module", ["codexdrv.cli.main", "codexdrv.cli.supervise", "anyio"])
+def test_a_ctrl_c_before_the_command_runs_is_a_sentence(desk, module):
+    words = ("--config", str(desk.config), "supervise", "--once")
+    ran = desk.call_python("-c", INTERRUPTED, *words, module)
+    assert ran == (130, "", "codexdrv: interrupted.\n")
+    assert not desk.state.exists()
+
+
+def test_a_ctrl_c_that_is_ignored_stays_so(desk):
+    # As behind a shell's &.
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{INTERRUPTED}"
+    ran = desk.call_python("-c", ignoring, "--config", str(desk.config), "list", "codexdrv.config")
+    assert ran == (0, "", "")
