@@ -14,6 +14,7 @@ CodexdrvError
 │   └── JournalBusy          another process holds it
 ├── Full                   a limit is reached; later it may not be
 ├── AlreadyRunning         another supervisor holds the lock
+├── NoSupervisor           nobody runs who could say what is asked for
 ├── NoCodex                there is no codex executable, or it does not run
 ├── LinkError              the connection failed; nobody is to blame
 │   ├── NoServer             nothing listens there
@@ -146,6 +147,14 @@ class AlreadyRunning(CodexdrvError):
 
     code = "already_running"
     exit_code = ExitCode.TRY_LATER
+    retryable = True
+
+
+class NoSupervisor(CodexdrvError):
+    """No supervisor runs that could say what is asked for, or none that is ours."""
+
+    code = "no_supervisor"
+    exit_code = ExitCode.UNAVAILABLE
     retryable = True
 
 

@@ -34,6 +34,7 @@ ENDS = {
     "JournalBusy": 75,
     "Full": 75,
     "AlreadyRunning": 75,
+    "NoSupervisor": 69,
     "NoCodex": 69,
     "LinkError": 69,
     "NoServer": 69,
@@ -53,7 +54,7 @@ ENDS = {
     "IllegalMove": 1,
     "LifeEnded": 75,
 }
-RETRYABLE = {"JournalBusy", "Full", "AlreadyRunning", "LinkError", "PeerError"}
+RETRYABLE = {*("JournalBusy", "Full", "AlreadyRunning", "NoSupervisor", "LinkError", "PeerError")}
 
 
 def drawn_tree():
