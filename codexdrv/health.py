@@ -1,9 +1,12 @@
 """Is the machine well? Never "a process exists": what does not get through, and since when."""
 
+import re
 from typing import Any, NamedTuple
 
+from codexdrv.config import Listen, Server
 from codexdrv.journal.rows import Summary
 from codexdrv.paths import Offence
+from codexdrv.rules.lifecycle import Delivery
 from codexdrv.rules.thread import OBSTACLES, Subscription
 from codexdrv.snapshot import Snapshot
 from codexdrv.story import tell_span
@@ -14,6 +17,21 @@ OLD_MS = 15 * 60 * 1000
 
 UNANSWERED_MS = 60_000
 """The server is asked for a sign of life every 10 s."""
+
+
+START = "Start it: `codexdrv supervise`, best under your service manager."
+HUNG = "It hangs, or cannot write: look into its log and at the disk, then start it anew."
+
+_INTRUDER = re.compile(r"A server that is not ours listens at .* \(pid (\d+)\)")
+"""As `supervisor/spawning.py` says it."""
+
+
+class Problem(NamedTuple):
+    """Something that does not get through."""
+
+    sentence: str
+    #: What to do about it: a command, a key of the configuration, or where to look.
+    remedy: str
 
 
 class Machine(NamedTuple):
@@ -37,48 +55,56 @@ class Machine(NamedTuple):
         return self.picture is not None and not self.is_up
 
     @property
-    def other_version(self) -> str | None:
-        """The version of a supervisor that is up and not ours: what it says cannot be read."""
-        is_other = self.is_up and self.picture is not None and self.picture.version != self.version
-        return self.picture.version if self.picture and is_other else None
+    def stranger(self) -> str | None:
+        """Which codexdrv is up that is not ours: what it says cannot be read."""
+        return self.picture.stranger(self.version) if self.picture and self.is_up else None
 
     @property
     def snapshot(self) -> Snapshot | None:
         """What the supervisor that is up says of itself; None: nothing that can be read."""
-        return self.picture if self.is_up and self.other_version is None else None
+        return self.picture if self.is_up and self.stranger is None else None
 
     @property
     def is_stale(self) -> bool:
         """Say whether a supervisor is up that says nothing any more."""
-        if not self.is_up or self.other_version is not None:
+        if not self.is_up or self.stranger is not None:
             return False
         return self.snapshot is None or self.snapshot.is_stale(self.now_ms)
 
 
-def judge_health(machine: Machine) -> list[str]:
-    """Say what is wrong, a sentence each; nothing is the best answer."""
-    problems = []
-    if machine.disk is not None:
-        problems.append(f"nothing can be stored, so nothing is sent: {machine.disk.sentence}")
-    if not machine.is_up and machine.summary.oldest is not None:
-        problems.append("no supervisor is running, and deliveries wait: run `codexdrv supervise`")
+def judge_health(machine: Machine) -> list[Problem]:
+    """Say what is wrong; nothing is the best answer."""
+    oldest, disk, problems = machine.summary.oldest, machine.disk, []
+    if disk is not None:
+        said = f"nothing can be stored, so nothing is sent: {disk.sentence}"
+        problems.append(Problem(said, disk.hint))
+    if not machine.is_up and oldest is not None:
+        problems.append(Problem("no supervisor is running, and deliveries wait", START))
     elif machine.is_gone:
-        problems.append("the supervisor has ended untold: its log says why; `codexdrv supervise`")
-    if machine.other_version is not None:
-        problems.append(
-            f"the supervisor that runs is codexdrv {machine.other_version}, and not the one that is"
-            " installed now, which cannot tell how it is: start it anew"
-        )
+        problems.append(Problem("the supervisor has ended untold", f"Its log says why. {START}"))
+    if machine.stranger is not None:
+        said = f"the supervisor that runs is {machine.stranger}, and not the one that is installed"
+        problems.append(Problem(f"{said} now, which cannot tell how it is", "Start it anew."))
     if machine.is_stale:
-        problems.append("the supervisor is up but has not written its status for 15 s")
+        said = "the supervisor is up but has not written its status for 15 s"
+        problems.append(Problem(said, HUNG))
     elif machine.snapshot is not None:
         problems += judge_snapshot(machine.snapshot, machine.now_ms)
-    oldest = machine.summary.oldest
-    if oldest is not None and machine.now_ms - oldest.order.admitted_at_ms > OLD_MS:
-        age = tell_span((machine.now_ms - oldest.order.admitted_at_ms) / 1000)
-        held = oldest.standing.why or "nobody has tried yet"
-        problems.append(f"{oldest.order.id} is {oldest.standing.phase} for {age}: {held}")
-    return problems
+    return problems + judge_oldest(oldest, machine.now_ms)
+
+
+def judge_oldest(oldest: Delivery | None, now_ms: int) -> list[Problem]:
+    """Say whether a delivery, the oldest that is live, waits for too long."""
+    if oldest is None or now_ms - oldest.order.admitted_at_ms <= OLD_MS:
+        return []
+    age = tell_span((now_ms - oldest.order.admitted_at_ms) / 1000)
+    held = (oldest.standing.why or "nobody has tried yet").rstrip(".")
+    return [
+        Problem(
+            f"{oldest.order.id} is {oldest.standing.phase} for {age}: {held}",
+            f"`codexdrv status {oldest.order.id} --explain` tells its story.",
+        )
+    ]
 
 
 def answered_ms(snapshot: Snapshot, now_ms: int) -> int | None:
@@ -89,39 +115,113 @@ def answered_ms(snapshot: Snapshot, now_ms: int) -> int | None:
     return int(answered_s * 1000) + max(0, now_ms - snapshot.written_at_ms)
 
 
-def judge_snapshot(snapshot: Snapshot, now_ms: int) -> list[str]:
-    """Say what is wrong with the server, the targets and the questions, a sentence each."""
-    body = snapshot.body
-    problems = []
-    if body["journal_problem"] is not None:
-        said = str(body["journal_problem"]).rstrip(".")
-        problems.append(f"the supervisor cannot use its journal, so nothing is sent: {said}")
-    if not body["server"]["connected"]:
-        return [*problems, str(body["server"]["problem"]).rstrip(".")]
+def judge_snapshot(snapshot: Snapshot, now_ms: int) -> list[Problem]:
+    """Say what is wrong with the journal, the server, the targets and the questions."""
+    return [
+        *judge_journal(snapshot),
+        *judge_connection(snapshot),
+        *judge_served(snapshot, now_ms),
+    ]
+
+
+def judge_journal(snapshot: Snapshot) -> list[Problem]:
+    """Say whether the supervisor can use its journal."""
+    if snapshot.body["journal_problem"] is None:
+        return []
+    said = str(snapshot.body["journal_problem"]).rstrip(".")
+    return [
+        Problem(
+            f"the supervisor cannot use its journal, so nothing is sent: {said}",
+            "It goes on by itself when that is mended: look at the disk, and who holds the file.",
+        )
+    ]
+
+
+def judge_connection(snapshot: Snapshot) -> list[Problem]:
+    """Say whether there is a server."""
+    server = snapshot.body["server"]
+    if server["connected"]:
+        return []
+    said = str(server["problem"]).rstrip(".")
+    remedy = "It tries again by itself; `codexdrv doctor`, and its log, say what is in the way."
+    if found := _INTRUDER.match(said):
+        remedy = f'Stop it: `kill {found[1]}`; or attach to it: mode = "attach" under [server].'
+    return [Problem(said, remedy)]
+
+
+def judge_served(snapshot: Snapshot, now_ms: int) -> list[Problem]:
+    """Say what is wrong with a server that is connected, its targets and its questions."""
+    body, server, problems = snapshot.body, snapshot.body["server"], []
+    if not server["connected"]:
+        return []
     unanswered_ms = answered_ms(snapshot, now_ms) or 0
     if unanswered_ms > UNANSWERED_MS:
         age = tell_span(unanswered_ms / 1000)
-        problems.append(f"the server is connected, and has answered nothing for {age}")
+        said = f"the server is connected, and has answered nothing for {age}"
+        problems.append(Problem(said, how_to_wake(server["pid"])))
     for thread, state in body["threads"].items():
-        if state["targets"] and (why := _why_unloaded(state)):
-            names = ", ".join(state["targets"])
-            problems.append(f"target {names} ({thread}) cannot be loaded: {why}")
-    problems += [
-        f"the server asks ({question['kind']}), and nobody has answered for"
-        f" {tell_span((now_ms - question['since_ms']) / 1000)}: run `codexdrv attention`"
-        for question in body["questions"]
-        if now_ms - question["since_ms"] > OLD_MS
-    ]
+        if state["targets"] and (found := _why_unloaded(thread, state)):
+            said = f"target {', '.join(state['targets'])} ({thread}) cannot be loaded"
+            problems.append(found._replace(sentence=f"{said}: {found.sentence}"))
+    for question in body["questions"]:
+        open_ms = now_ms - question["since_ms"]
+        if open_ms > OLD_MS:
+            said = f"the server asks ({question['kind']}), and nobody has answered for"
+            remedy = "`codexdrv attention` shows what is asked, and how to answer."
+            problems.append(Problem(f"{said} {tell_span(open_ms / 1000)}", remedy))
     return problems
 
 
-def _why_unloaded(state: dict[str, Any]) -> str | None:
-    match Subscription(state["subscription"]):
+def how_to_wake(pid: int | None) -> str:
+    """Say what to do about a server that does not answer."""
+    return f"Is it stopped? `kill -CONT {pid or 'PID'}` lets it go on; else start it anew."
+
+
+def server_table(server: Server) -> dict[str, Any]:
+    """Lay `[server]` out as the status file shows it: its keys, with what they default to."""
+    spawn = server.spawn
+    is_private = spawn is not None and spawn.listen is Listen.STDIO
+    return {
+        "mode": "attach" if spawn is None else "spawn",
+        "socket": None if is_private else server.socket,
+        "codex_home": server.codex_home,
+        "codex": server.codex,
+        "listen": spawn.listen if spawn else None,
+        "approvals": spawn.approvals if spawn else None,
+        "stop_grace_s": spawn.stop_grace_s if spawn else None,
+        "deaths_max": spawn.deaths_max if spawn else None,
+    }
+
+
+def changed_keys(snapshot: Snapshot, server: Server) -> list[str]:
+    """Name the keys of `[server]` that the supervisor, which is ours, runs with otherwise."""
+    runs_with = snapshot.body["config"]
+    return [key for key, value in server_table(server).items() if runs_with[key] != value]
+
+
+def tell_changed(keys: list[str]) -> str:
+    """Say that the supervisor does not run with what the configuration says."""
+    said = "the supervisor runs with another [server] than the configuration says"
+    return f"{said} ({', '.join(keys)})"
+
+
+def _why_unloaded(thread: str, state: dict[str, Any]) -> Problem | None:
+    take_out = f"Take {', '.join(state['targets'])} out of [targets]."
+    subscription = Subscription(state["subscription"])
+    match subscription:
         case Subscription.SUBSCRIBED | Subscription.NEVER_USED:
             return None  # its first message loads one that nobody has used
         case Subscription.NONE:
             # It is about to be loaded, or that was refused.
-            return str(state["problem"]).rstrip(".") if state["problem"] else None
-        case subscription:
-            pids = f", pid {', '.join(map(str, state['holders']))}" if state["holders"] else ""
-            return OBSTACLES[subscription] + pids
+            said = str(state["problem"]).rstrip(".") if state["problem"] else None
+            return Problem(said, f"Does it stay so? {take_out}") if said else None
+        case Subscription.ARCHIVED:
+            return Problem(OBSTACLES[subscription], f"`codex unarchive {thread}`")
+        case Subscription.HELD_ELSEWHERE:
+            pids = ", ".join(map(str, state["holders"]))
+            if not pids:
+                return Problem(OBSTACLES[subscription], "Stop that one.")
+            said = f"{OBSTACLES[subscription]}, pid {pids}"
+            return Problem(said, f"Stop that one: pid {pids}.")
+        case Subscription.GONE | Subscription.EPHEMERAL:
+            return Problem(OBSTACLES[subscription], take_out)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 
 FILE_NAME = "status.json"
+FORMAT = 2
+"""Of the file: one up whenever a member comes, goes or changes. The first one had no number."""
 STALE_AFTER_MS = 15_000
 """Three times the interval at which it is written."""
 
@@ -25,10 +27,19 @@ class Snapshot(NamedTuple):
         server = self.body.get("server")
         return server.get("problem") if isinstance(server, dict) else None
 
-    @property
-    def version(self) -> str:
-        """The codexdrv that wrote it; another one than ours may know other members."""
-        return str(self.body.get("version"))
+    def stranger(self, version: str) -> str | None:
+        """Name the codexdrv that wrote it, if it may know other members than ours, or None.
+
+        Args:
+            version: ours.
+        """
+        written = str(self.body.get("version"))
+        if written != version:
+            return f"codexdrv {written}"
+        number = self.body.get("format", 1)
+        if number != FORMAT:
+            return f"another codexdrv {written} (its status file has format {number}, not {FORMAT})"
+        return None
 
     def is_stale(self, now_ms: int) -> bool:
         """Say whether it is too old to be believed."""

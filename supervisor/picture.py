@@ -11,7 +11,8 @@ from codexdrv.config import Target
 from codexdrv.engine.questions import question_object
 from codexdrv.engine.session import Link
 from codexdrv.engine.watch import ThreadWatch
-from codexdrv.snapshot import FILE_NAME
+from codexdrv.health import server_table
+from codexdrv.snapshot import FILE_NAME, FORMAT
 from supervisor.life import Life
 from supervisor.upgrade import Upgrade
 
@@ -23,6 +24,8 @@ def draw(life: Life, upgrade: Upgrade) -> dict[str, Any]:
         "written_at_ms": now_ms(),
         "pid": os.getpid(),
         "version": life.version,
+        "format": FORMAT,
+        "config": server_table(life.config.server),
         "life": life.number,
         "began_at_ms": life.began_ms,
         "server": _server(driver.link(), upgrade),

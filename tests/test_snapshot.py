@@ -2,7 +2,7 @@
 
 import pytest
 
-from codexdrv.snapshot import FILE_NAME, STALE_AFTER_MS, Snapshot, load_snapshot
+from codexdrv.snapshot import FILE_NAME, FORMAT, STALE_AFTER_MS, Snapshot, load_snapshot
 
 
 NOW_MS = 1_800_000_000_000
@@ -36,3 +36,23 @@ def test_no_file_is_no_picture(tmp_path):
 def test_a_picture_is_stale_after_fifteen_seconds(age_ms, is_stale):
     assert STALE_AFTER_MS == 15_000
     assert Snapshot(NOW_MS - age_ms, {}).is_stale(NOW_MS) is is_stale
+
+
+@pytest.mark.parametrize(
+    ("body", "who"),
+    [
+        ({"version": "0.1.0", "format": FORMAT}, None),
+        ({"version": "0.0.9", "format": FORMAT}, "codexdrv 0.0.9"),
+        ({}, "codexdrv None"),
+        (
+            {"version": "0.1.0"},
+            f"another codexdrv 0.1.0 (its status file has format 1, not {FORMAT})",
+        ),
+        (
+            {"version": "0.1.0", "format": 99},
+            f"another codexdrv 0.1.0 (its status file has format 99, not {FORMAT})",
+        ),
+    ],
+)
+def test_a_picture_of_another_version_or_format_is_a_strangers(body, who):
+    assert Snapshot(NOW_MS, body).stranger("0.1.0") == who

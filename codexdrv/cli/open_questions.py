@@ -7,7 +7,7 @@ from codexdrv import __version__
 from codexdrv.bell import is_hung
 from codexdrv.clock import now_ms
 from codexdrv.config import Config, Listen
-from codexdrv.errors import BadInput, NoServer, NotFound
+from codexdrv.errors import BadInput, NoServer, NoSupervisor, NotFound
 from codexdrv.snapshot import STALE_AFTER_MS, load_snapshot
 
 
@@ -38,18 +38,19 @@ def load_open(config: Config) -> Open:
     """Read what is open.
 
     Raises:
-        NoServer: nobody collects it: no supervisor, or one without a server.
+        NoSupervisor: nobody collects it, or another codexdrv does.
+        NoServer: the supervisor has none.
     """
     is_up = is_hung(config.state.directory)
     snapshot = load_snapshot(config.state.directory) if is_up else None
     if snapshot is None:
-        raise NoServer(
+        raise NoSupervisor(
             "No supervisor is running, so nobody hears what the server asks.",
             hint="Start one: `codexdrv supervise`.",
         )
-    if snapshot.version != __version__:
-        raise NoServer(
-            f"The supervisor is codexdrv {snapshot.version}, and this is {__version__}.",
+    if other := snapshot.stranger(__version__):
+        raise NoSupervisor(
+            f"The supervisor is {other}, and this is {__version__}.",
             hint="Start it anew, to run what is installed.",
         )
     if snapshot.problem is not None:

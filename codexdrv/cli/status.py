@@ -16,7 +16,7 @@ from codexdrv.cli.usage import tell_usage
 from codexdrv.clock import now_ms
 from codexdrv.config import Config, load_config
 from codexdrv.errors import CodexdrvError, ExitCode
-from codexdrv.health import Machine, judge_health
+from codexdrv.health import Machine, Problem, changed_keys, judge_health, server_table, tell_changed
 from codexdrv.ids import name_delivery
 from codexdrv.journal.journal import Journal
 from codexdrv.journal.rows import RecordedFact
@@ -118,13 +118,22 @@ def _tell_machine(journal: Journal, config: Config, args: argparse.Namespace) ->
         disk_offence(os.statvfs(config.state.directory)),
     )
     problems = judge_health(machine)
+    snapshot = None if machine.is_stale else machine.snapshot
+    changed = changed_keys(snapshot, config.server) if snapshot else []
     if args.openmetrics:
         print(_openmetrics().render(machine, problems), end="")
     elif args.json:
-        print(json.dumps(_machine_object(machine, problems, scene)))
+        ours = {
+            "state": config.state.directory,
+            "mode": server_table(config.server)["mode"],
+            "changed": changed,
+        }
+        print(json.dumps(_machine_object(machine, problems, scene) | ours))
     else:
         print(f"state       {config.state.directory}")
-        print("\n".join(machine_lines(machine, problems, scene)))
+        if changed:
+            print(f"restart     {tell_changed(changed)}: restart it")
+        print("\n".join(machine_lines(machine, list(map(_told, problems)), scene)))
         for found in itertools.islice(journal.deliveries(Phase.UNCERTAIN), IN_DOUBT_SHOWN):
             print(f"IN DOUBT    {delivery_sentence(found, scene)}")
     return ExitCode.FAILED if problems else ExitCode.OK
@@ -135,12 +144,18 @@ def _openmetrics() -> ModuleType:
     return importlib.import_module("codexdrv.cli.openmetrics")
 
 
-def _machine_object(machine: Machine, problems: Sequence[str], scene: Scene) -> dict[str, Any]:
+def _told(problem: Problem) -> str:
+    """Lay a problem out under its word, the remedy below."""
+    return f"\n{'':12}".join((problem.sentence, *problem.remedy.splitlines()))
+
+
+def _machine_object(machine: Machine, problems: Sequence[Problem], scene: Scene) -> dict[str, Any]:
     body = machine.snapshot.body if machine.snapshot else {}
     summary = machine.summary
     return {
         "healthy": not problems,
-        "problems": list(problems),
+        "problems": [problem.sentence for problem in problems],
+        "remedies": [problem.remedy for problem in problems],
         "supervisor": "up" if machine.is_up else "down",
         "pid": body.get("pid"),
         "life": body.get("life"),

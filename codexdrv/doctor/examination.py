@@ -7,7 +7,8 @@ from typing import NamedTuple
 from codexdrv.clock import now_ms
 from codexdrv.config import Config
 from codexdrv.doctor import codex, environment, journal, places, resident, unit
-from codexdrv.doctor.finding import Finding, look_at
+from codexdrv.doctor.finding import Finding, State, look_at, note
+from codexdrv.health import changed_keys
 from codexdrv.paths import Offence
 
 
@@ -42,28 +43,47 @@ class Seen(NamedTuple):
         return self.journal.live if isinstance(self.journal, journal.JournalSeen) else 0
 
     @property
+    def changed(self) -> list[str]:
+        """The keys of `[server]` that the supervisor runs with otherwise, as far as it says."""
+        if not isinstance(self.supervisor, resident.ResidentSeen) or not self.supervisor.is_up:
+            return []
+        snapshot = self.supervisor.snapshot
+        if snapshot is None or snapshot.stranger(self.version) or snapshot.is_stale(self.now_ms):
+            return []
+        return changed_keys(snapshot, self.config.server)
+
+    @property
     def lacks_server(self) -> bool:
         """The checks of socket, server and home say why nobody can be connected."""
+        if self.changed:
+            return False  # they have looked at another server
         is_other = isinstance(self.server, codex.Met) and self.server.other_home is not None
         return is_other or isinstance(self.server, Offence)
 
 
 def _judge_server(seen: Seen) -> list[Finding]:
     is_safe = not isinstance(seen.socket, Offence)
-    server = seen.config.server
-    return [codex.judge_server(seen.server, server, seen.binary, is_safe=is_safe, is_up=seen.is_up)]
+    # Of a supervisor that runs with another server, nobody knows how it would fare with this one.
+    is_another = bool(seen.changed) and isinstance(seen.server, Offence)
+    finding = codex.judge_server(
+        seen.server,
+        seen.config.server,
+        seen.binary,
+        is_safe=is_safe,
+        is_up=seen.is_up and not is_another,
+    )
+    if is_another and finding.state is State.WRONG:
+        said = f"{finding.found.rstrip('.')}; the supervisor that runs has another one (see below)"
+        return [note(finding.name, said, finding.remedy)]
+    return [finding]
 
 
 def _judge_supervisor(seen: Seen) -> list[Finding]:
-    return [
-        resident.judge_supervisor(
-            seen.supervisor,
-            live=seen.live,
-            is_told=seen.lacks_server,
-            version=seen.version,
-            now_ms=seen.now_ms,
-        )
-    ]
+    oldest = seen.journal.oldest if isinstance(seen.journal, journal.JournalSeen) else None
+    around = resident.Around(
+        seen.live, oldest, seen.lacks_server, seen.changed, seen.version, seen.now_ms
+    )
+    return resident.judge_supervisor(seen.supervisor, around)
 
 
 CHECKS: tuple[Callable[[Seen], list[Finding]], ...] = (

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from codexdrv.doctor.finding import Finding, failed, note, ok, wrong
 from codexdrv.journal.opening import FILE_NAME, VERSION
+from codexdrv.journal.rows import DELIVERY_COLUMNS, LIVE, read_delivery
 from codexdrv.paths import Offence
-from codexdrv.rules.lifecycle import is_live
+from codexdrv.rules.lifecycle import Delivery, is_live
 
 
 NAME = "journal"
@@ -43,6 +44,8 @@ class JournalSeen(NamedTuple):
     size_bytes: int
     #: How many deliveries there are, by phase; empty as well where the version is not ours.
     phases: dict[str, int]
+    #: The live delivery that was admitted first.
+    oldest: Delivery | None
 
     @property
     def live(self) -> int:
@@ -137,12 +140,15 @@ def _ask(database: sqlite3.Connection, path: str) -> JournalSeen:
     (version,) = database.execute("PRAGMA user_version").fetchone()
     said = [line for (line,) in database.execute(f"PRAGMA integrity_check({COMPLAINTS_MAX})")]
     complaints = () if said == ["ok"] else tuple(" ".join(line.split()) for line in said)
-    phases = {}
+    phases, oldest = {}, None
     if not complaints and version == VERSION:
         query = "SELECT phase, count(*) FROM deliveries GROUP BY phase"
         phases = dict(database.execute(query).fetchall())
+        query = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE {LIVE}"
+        row = database.execute(f"{query} ORDER BY admitted_at_ms LIMIT 1").fetchone()
+        oldest = read_delivery(row) if row else None
     size = 0
     for name in (path, f"{path}-wal"):
         with suppress(FileNotFoundError):
             size += os.stat(name).st_size
-    return JournalSeen(path, version, complaints, size, phases)
+    return JournalSeen(path, version, complaints, size, phases, oldest)

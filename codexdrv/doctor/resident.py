@@ -7,15 +7,24 @@ from typing import NamedTuple
 
 from codexdrv.bell import ring
 from codexdrv.doctor.finding import Finding, failed, note, ok, wrong
-from codexdrv.health import judge_snapshot
+from codexdrv.health import (
+    HUNG,
+    START,
+    judge_connection,
+    judge_journal,
+    judge_oldest,
+    judge_served,
+    tell_changed,
+)
 from codexdrv.lock import FILE_NAME
 from codexdrv.paths import Offence
+from codexdrv.rules.lifecycle import Delivery
 from codexdrv.snapshot import Snapshot, load_snapshot
 
 
 NAME = "supervisor"
-START = "Start it: `codexdrv supervise`, best under your service manager."
-LOOK = "`codexdrv status` shows more. A target that nothing can load is taken out of [targets]."
+ANEW = "Start it anew, to run the installed one."
+RESTART = "Restart it; SIGHUP takes the targets alone."
 CONNECT_PATIENCE_S = 2.0
 """A healthy server is connected to within milliseconds, and then the status is written at once."""
 POLL_S = 0.02
@@ -53,66 +62,73 @@ def look_at_supervisor(directory: str, *, patience_s: float = 0.0) -> ResidentSe
     return ResidentSeen(True, None, snapshot)
 
 
-def judge_supervisor(
-    seen: ResidentSeen | Offence, *, live: int, is_told: bool, version: str, now_ms: int
-) -> Finding:
-    """Say whether deliveries are dispatched.
+class Around(NamedTuple):
+    """What else was seen that a supervisor is judged by."""
 
-    Args:
-        seen: what it shows.
-        live: how many deliveries wait for it.
-        is_told: other checks say already why it has no server.
-        version: ours.
-        now_ms: the wall clock.
-    """
+    #: How many deliveries wait for it.
+    live: int
+    #: The one of them that was admitted first.
+    oldest: Delivery | None
+    #: Other checks say already why it has no server.
+    is_told: bool
+    #: The keys of `[server]` that it runs with otherwise than the configuration says.
+    changed: list[str]
+    #: Ours.
+    version: str
+    #: The wall clock.
+    now_ms: int
+
+
+def judge_supervisor(seen: ResidentSeen | Offence, around: Around) -> list[Finding]:
+    """Say whether deliveries are dispatched: all that `status` says, each with its remedy."""
     if isinstance(seen, Offence):
-        return failed(NAME, seen)
+        return [failed(NAME, seen)]
+    old = [wrong(NAME, *problem) for problem in judge_oldest(around.oldest, around.now_ms)]
+    if seen.is_up and seen.snapshot is not None:
+        return [*_judge_picture(seen.snapshot, around), *old]
+    return [_judge_silence(seen, around.live), *old]
+
+
+def _judge_silence(seen: ResidentSeen, live: int) -> Finding:
     if seen.deaf is not None:
         return wrong(
             NAME,
             f"pid {seen.deaf} holds the lock, but does not hear the bell",
             f"Start it anew: `kill {seen.deaf}`, then `codexdrv supervise`.",
         )
-    if not seen.is_up:
-        return _judge_absence(live, is_gone=seen.snapshot is not None)
-    if seen.snapshot is None:
+    if seen.is_up:
         return wrong(NAME, "up, but it has written no status", "Look into its log; start it anew.")
-    return _judge_picture(seen.snapshot, is_told=is_told, version=version, now_ms=now_ms)
-
-
-def _judge_absence(live: int, *, is_gone: bool) -> Finding:
     if live:
         waiting = "1 delivery waits" if live == 1 else f"{live} deliveries wait"
         return wrong(NAME, f"down, and {waiting} for it", START)
-    if is_gone:
+    if seen.snapshot is not None:
         return wrong(NAME, "down, and nobody had told it to stop: its log says why", START)
     return note(NAME, "down; nothing waits", START)
 
 
-def _judge_picture(snapshot: Snapshot, *, is_told: bool, version: str, now_ms: int) -> Finding:
-    body = snapshot.body
+def _judge_picture(snapshot: Snapshot, around: Around) -> list[Finding]:
+    body, now_ms = snapshot.body, around.now_ms
     who = f"up, pid {body.get('pid')}, life {body.get('life')}"
+    if other := snapshot.stranger(around.version):
+        return [wrong(NAME, f"{who}, is {other}; installed is {around.version}", ANEW)]
     if snapshot.is_stale(now_ms):
         silent_s = (now_ms - snapshot.written_at_ms) // 1000
-        return wrong(
-            NAME,
-            f"{who}, but has not written its status for {silent_s} s",
-            "It hangs, or cannot write: look into its log and at the disk, then start it anew.",
-        )
-    if snapshot.problem is not None:
-        said = f"{who}, without a server: {' '.join(snapshot.problem.split())}"
-        if is_told:
-            return note(NAME, said, "It connects by itself when that is mended (see above).")
-        return wrong(NAME, said, "It tries again by itself; if that does not help, see its log.")
-    if snapshot.version != version:
-        return note(
-            NAME,
-            f"{who}, is codexdrv {snapshot.version}; installed is {version}",
-            "Start it anew, to run the installed one.",
-        )
-    if problems := judge_snapshot(snapshot, now_ms):
-        return wrong(NAME, f"{who}, connected; {'; '.join(problems)}", LOOK)
-    return ok(NAME, f"{who}, connected")
+        return [wrong(NAME, f"{who}, but has not written its status for {silent_s} s", HUNG)]
+    findings = _judge_connection(snapshot, who, is_told=around.is_told)
+    problems = [*judge_journal(snapshot), *judge_served(snapshot, now_ms)]
+    findings += [wrong(NAME, *problem) for problem in problems]
+    if around.changed:
+        findings.append(note(NAME, tell_changed(around.changed), RESTART))
+    return findings
+
+
+def _judge_connection(snapshot: Snapshot, who: str, *, is_told: bool) -> list[Finding]:
+    findings = []
+    for problem, remedy in judge_connection(snapshot):
+        said = f"{who}, without a server: {' '.join(problem.split())}"
+        mended = "It connects by itself when that is mended (see above)."
+        findings.append(note(NAME, said, mended) if is_told else wrong(NAME, said, remedy))
+    return findings or [ok(NAME, f"{who}, connected")]
 
 
 def _lock_holder(directory: str) -> int | None:

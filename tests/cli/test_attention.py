@@ -341,7 +341,7 @@ def test_without_a_supervisor_nothing_is_known(desk):
     assert (ran.code, ran.out) == (69, "")
     assert ran.sentence == "No supervisor is running, so nobody hears what the server asks."
     assert "`codexdrv supervise`" in ran.err
-    assert desk.run("attention", "--json").body["error"]["code"] == "no_server"
+    assert desk.run("attention", "--json").body["error"]["code"] == "no_supervisor"
 
 
 def test_a_supervisor_that_has_written_nothing_yet_is_none(desk):
@@ -365,6 +365,18 @@ def test_a_supervisor_of_another_version_is_to_be_started_anew(desk):
     assert (ran.code, ran.out) == (69, "")
     assert ran.sentence == f"The supervisor is codexdrv 0.0.9, and this is {__version__}."
     assert ran.err.endswith("  Start it anew, to run what is installed.\n")
+
+
+def test_a_supervisor_whose_status_has_another_format_is_to_be_started_anew(desk):
+    desk.hang_up_bell()
+    picture = make_picture()
+    del picture["format"], picture["questions"]
+    (desk.state / FILE_NAME).write_text(json.dumps(picture))
+    ran = desk.run("attention")
+    assert (ran.code, ran.out) == (69, "")
+    assert ran.sentence.startswith(f"The supervisor is another codexdrv {__version__} (its status")
+    assert ran.err.endswith("  Start it anew, to run what is installed.\n")
+    assert desk.run("attention", "--json").body["error"]["code"] == "no_supervisor"
 
 
 def test_an_old_status_is_listed_with_a_warning(desk):

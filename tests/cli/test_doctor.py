@@ -17,19 +17,29 @@ import pytest
 from codexdrv import __version__, lock
 from codexdrv.binary import Binary, bundled_binary
 from codexdrv.cli.doctor import tell
-from codexdrv.config import parse_config
+from codexdrv.config import load_config, parse_config
 from codexdrv.doctor import codex, environment, journal, places, resident
 from codexdrv.doctor.finding import Finding, State, look_at
 from codexdrv.errors import NoServer
+from codexdrv.health import OLD_MS, Machine, judge_health, server_table
 from codexdrv.journal.opening import FILE_NAME
+from codexdrv.journal.rows import Summary
 from codexdrv.paths import Offence
 from codexdrv.protocol.results import Greeting
+from codexdrv.rules.lifecycle import Delivery, Standing
 from codexdrv.rules.ownership import Phase
 from codexdrv.snapshot import FILE_NAME as SNAPSHOT_NAME
 from codexdrv.snapshot import STALE_AFTER_MS
 from tests.fakes.children import CHECKOUT, run_child, start_child
-from tests.fakes.orders import NOW_MS, THREAD, admit_in
-from tests.fakes.pictures import CONNECTED, SUBSCRIBED, make_snapshot
+from tests.fakes.orders import NOW_MS, THREAD, admit_in, make_order
+from tests.fakes.pictures import (
+    CONNECTED,
+    FAR_FUTURE_MS,
+    QUESTION,
+    SUBSCRIBED,
+    make_picture,
+    make_snapshot,
+)
 
 
 US = os.geteuid()
@@ -878,10 +888,11 @@ def snapshot(*, age_ms=0, problem=None, version=__version__, **kept):
     return make_snapshot(server, age_ms=age_ms, version=version, **kept)
 
 
-def judge_supervisor(seen, *, live=0, is_told=False):
-    return resident.judge_supervisor(
-        seen, live=live, is_told=is_told, version=__version__, now_ms=NOW_MS
-    )
+AROUND = resident.Around(0, None, False, [], __version__, NOW_MS)
+
+
+def judge_supervisor(seen, **around):
+    return resident.judge_supervisor(seen, AROUND._replace(**around))
 
 
 UP = resident.ResidentSeen(True, None, snapshot())
@@ -908,33 +919,119 @@ DOWN = resident.ResidentSeen(False, None, None)
             UP._replace(snapshot=snapshot(problem="It ended:\n gone.")),
             {},
             State.WRONG,
-            "without a server: It ended: gone.",
+            "without a server: It ended: gone",
         ),
         (
             UP._replace(snapshot=snapshot(problem="None there.")),
             {"is_told": True},
             State.NOTE,
-            "without a server: None there.",
+            "without a server: None there",
         ),
         (
             UP._replace(snapshot=snapshot(version="0.0.1")),
             {},
-            State.NOTE,
+            State.WRONG,
             f"is codexdrv 0.0.1; installed is {__version__}",
         ),
+        (
+            UP._replace(snapshot=snapshot(format=1)),
+            {},
+            State.WRONG,
+            f"is another codexdrv {__version__} (its status file has format 1, not 2); installed",
+        ),
+        (UP, {"changed": ["mode"]}, State.NOTE, "than the configuration says (mode)"),
         (
             UP._replace(snapshot=snapshot(threads={THREAD: SUBSCRIBED | {"subscription": "gone"}})),
             {},
             State.WRONG,
-            f"connected; target ops ({THREAD}) cannot be loaded: the server has no record of it",
+            f"target ops ({THREAD}) cannot be loaded: the server has no record of it",
         ),
         (BROKEN, {}, State.WRONG, BROKEN.sentence),
     ],
 )
 def test_a_supervisor_is_judged_by_what_it_shows(seen, flags, state, words):
-    finding = judge_supervisor(seen, **flags)
+    # What is well comes first, if it is not all.
+    *_, finding = judge_supervisor(seen, **flags)
     assert (finding.state, words in finding.found) == (state, True), finding
     assert bool(finding.remedy) == (state is not State.OK)
+
+
+OLD_QUESTION = QUESTION | {"since_ms": NOW_MS - OLD_MS - 1}
+OLD_DELIVERY = Delivery(make_order(at_ms=NOW_MS - OLD_MS - 1), Standing(Phase.QUEUED))
+ILL = {
+    "journal_problem": "It is locked.",
+    "questions": [OLD_QUESTION],
+    "threads": {THREAD: SUBSCRIBED | {"subscription": "archived"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("picture", "oldest", "is_up"),
+    [
+        (snapshot(), OLD_DELIVERY, True),
+        (snapshot(), OLD_DELIVERY, False),
+        (snapshot(), None, False),
+        (None, None, True),
+        (None, OLD_DELIVERY, False),
+        (snapshot(**ILL), OLD_DELIVERY, True),
+        (snapshot(problem="None there."), None, True),
+        (snapshot(age_ms=STALE_AFTER_MS + 1), OLD_DELIVERY, True),
+        (snapshot(version="0.0.1"), OLD_DELIVERY, True),
+    ],
+)
+def test_whatever_status_calls_a_problem_the_doctor_calls_wrong(picture, oldest, is_up):
+    summary = Summary({"queued": 1} if oldest else {}, oldest, {})
+    problems = judge_health(Machine(summary, picture, is_up, NOW_MS, __version__))
+    findings = judge_supervisor(
+        resident.ResidentSeen(is_up, None, picture), live=1 if oldest else 0, oldest=oldest
+    )
+    wrongs = [each for each in findings if each.state is State.WRONG]
+    assert len(wrongs) == len(problems) > 0
+    assert all(each.remedy for each in wrongs)
+
+
+def test_each_problem_is_a_finding_with_its_own_remedy():
+    seen = UP._replace(snapshot=snapshot(**ILL))
+    connected, *findings = judge_supervisor(seen, live=1, oldest=OLD_DELIVERY)
+    assert connected.state is State.OK
+    assert [found.found.split(" for ")[0].split(":")[0] for found in findings] == [
+        "the supervisor cannot use its journal, so nothing is sent",
+        f"target ops ({THREAD}) cannot be loaded",
+        "the server asks (command), and nobody has answered",
+        "m1 is queued",
+    ]
+    assert [found.remedy for found in findings[1:]] == [
+        f"`codex unarchive {THREAD}`",
+        "`codexdrv attention` shows what is asked, and how to answer.",
+        "`codexdrv status m1 --explain` tells its story.",
+    ]
+
+
+def test_a_delivery_that_waits_for_long_is_wrong_although_all_is_connected(desk):
+    with desk.journal() as opened:
+        opened.admit(make_order(at_ms=1))
+    desk.hang_up_bell()
+    config = server_table(load_config(str(desk.config)).server)
+    picture = make_picture(written_at_ms=FAR_FUTURE_MS, config=config)
+    (desk.state / SNAPSHOT_NAME).write_text(json.dumps(picture))
+    connected, finding = named(desk, "supervisor")
+    assert (connected["state"], finding["state"]) == ("ok", "wrong")
+    assert finding["found"].startswith("m1 is queued for ")
+    assert finding["remedy"] == "`codexdrv status m1 --explain` tells its story."
+
+
+@pytest.mark.parametrize("mode", ["spawn", "attach"])
+def test_a_supervisor_with_another_server_than_the_configuration_says_wants_a_restart(desk, mode):
+    desk.hang_up_bell()
+    (desk.state / SNAPSHOT_NAME).write_text(json.dumps(make_picture()))
+    desk.configure(f'server.mode = "{mode}"\nserver.codex_home = "{desk.root}/codex"')
+    checks = {each["name"]: each for each in desk.run("doctor", "--json").body["checks"]}
+    assert checks["supervisor"]["state"] == "note"
+    assert "another [server] than the configuration says" in checks["supervisor"]["found"]
+    assert checks["supervisor"]["remedy"].startswith("Restart it")
+    # Nobody listens where the configuration says, and nobody has to.
+    assert checks["server"]["state"] == "note"
+    assert ("see below" in checks["server"]["found"]) == (mode == "attach")
 
 
 def test_a_supervisor_that_is_down_while_something_waits_is_wrong(desk):

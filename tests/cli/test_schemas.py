@@ -18,7 +18,7 @@ from codexdrv.rules.lifecycle import News, Outcome
 from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.routing import Action
 from codexdrv.rules.thread import Subscription
-from codexdrv.snapshot import FILE_NAME
+from codexdrv.snapshot import FILE_NAME, FORMAT
 from tests.fakes.orders import NOW_MS, THREAD, TURN, admit_in, make_order
 from tests.fakes.pictures import ALONE, QUESTION, make_picture
 from tests.public_shapes import PRINTED, WRITTEN, check, load_schemas
@@ -92,6 +92,9 @@ def test_the_words_are_those_of_the_code():
     question = schemas["question"]["properties"]
     kinds = dict.fromkeys(posture_of(method).kind for method in [*POSTURES, "another"])
     assert question["kind"]["enum"] == [*kinds]
+    assert schemas["status-file"]["properties"]["format"]["const"] == FORMAT
+    config = schemas["status-file"]["$defs"]["config"]["properties"]
+    assert [*config] == schemas["machine"]["properties"]["changed"]["items"]["enum"]
     assert question["decisions"]["items"]["enum"] == [*Decision]
     finding = schemas["doctor"]["$defs"]["finding"]["properties"]
     assert finding["state"]["enum"] == [*State]
@@ -206,6 +209,7 @@ def test_doctor_prints_what_every_check_has_found(full_desk):
         (("deliver", "--thread", THREAD, "--id", "m-queued", "something else"), "conflict"),
         (("status", "m-lost"), "not_found"),
         (("threads",), "no_server"),
+        (("attention",), "no_supervisor"),
         (("cancel", "m-pending"), "too_late"),
         (("resolve", "m-surfaced", "--as", "absent", "--why", "no"), "not_resolvable"),
         (("--config", "/none.toml", "list"), "configuration"),

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from codexdrv import __version__
 from codexdrv.clock import now_ms
+from codexdrv.config import load_config
 from codexdrv.errors import ExitCode
+from codexdrv.health import server_table
 from codexdrv.journal.journal import Writer
 from codexdrv.rules.lifecycle import News, Outcome
 from codexdrv.rules.ownership import Fact, Phase
@@ -16,7 +19,8 @@ from tests.fakes.pictures import ALONE, CONNECTED, FAR_FUTURE_MS, QUESTION, SUBS
 
 def be_up(desk, server=CONNECTED):
     desk.hang_up_bell()
-    (desk.state / FILE_NAME).write_text(json.dumps(make_picture(server)))
+    picture = make_picture(server, config=server_table(load_config(str(desk.config)).server))
+    (desk.state / FILE_NAME).write_text(json.dumps(picture))
 
 
 # The machine
@@ -40,7 +44,8 @@ def test_a_machine_without_a_supervisor_is_not_well_while_deliveries_wait(desk):
     assert ran.out.splitlines()[2:] == [
         "deliveries  1 queued",
         "oldest      0 s old: m1 is queued: no supervisor is running.",
-        "UNHEALTHY   no supervisor is running, and deliveries wait: run `codexdrv supervise`",
+        "UNHEALTHY   no supervisor is running, and deliveries wait",
+        "            Start it: `codexdrv supervise`, best under your service manager.",
     ]
 
 
@@ -83,6 +88,7 @@ def test_the_machine_is_one_object(desk):
     assert desk.run("status", "--json").body == {
         "healthy": True,
         "problems": [],
+        "remedies": [],
         "supervisor": "down",
         "pid": None,
         "life": None,
@@ -94,6 +100,9 @@ def test_the_machine_is_one_object(desk):
         "live": {},
         "depths": {},
         "oldest": None,
+        "state": str(desk.state),
+        "mode": "attach",
+        "changed": [],
     }
     be_up(desk)
     desk.run("deliver", "--target", "ops", "--id", "m1", "hello")
@@ -105,6 +114,38 @@ def test_the_machine_is_one_object(desk):
     assert body["server"] == CONNECTED
     assert (body["live"], list(body["threads"])) == ({"queued": 1}, [THREAD])
     assert body["depths"] == {THREAD: 1}
+
+
+def test_a_problem_is_told_with_its_remedy(desk):
+    be_up(desk, ALONE | {"problem": "A server that is not ours listens at /s (pid 47)."})
+    body = desk.run("status", "--json").body
+    assert body["problems"] == ["A server that is not ours listens at /s (pid 47)"]
+    (remedy,) = body["remedies"]
+    assert remedy.startswith("Stop it: `kill 47`; or attach to it")
+    assert desk.run("status").out.splitlines()[-2:] == [
+        "UNHEALTHY   A server that is not ours listens at /s (pid 47)",
+        f"            {remedy}",
+    ]
+
+
+def test_a_supervisor_that_runs_with_another_server_wants_a_restart(desk):
+    be_up(desk)
+    desk.configure('server.mode = "spawn"')
+    ran = desk.run("status")
+    # What is delivered gets through all the same.
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "healthy")
+    assert ran.out.splitlines()[1] == (
+        "restart     the supervisor runs with another [server] than the configuration says"
+        " (mode, listen, approvals, stop_grace_s, deaths_max): restart it"
+    )
+    body = desk.run("status", "--json").body
+    assert (body["mode"], body["changed"][:2]) == ("spawn", ["mode", "listen"])
+
+
+def test_of_a_supervisor_that_says_nothing_any_more_nobody_knows_what_it_runs_with(desk):
+    desk.hang_up_bell()
+    (desk.state / FILE_NAME).write_text(json.dumps(make_picture(written_at_ms=1)))
+    assert "restart     " not in desk.run("status").out
 
 
 def test_what_waits_for_somebody_is_shown(desk):
@@ -147,14 +188,16 @@ def test_a_supervisor_that_ended_untold_makes_it_unhealthy(desk):
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--openmetrics",)])
-def test_what_a_supervisor_of_another_version_wrote_is_not_read(desk, form):
+@pytest.mark.parametrize(
+    ("version", "who"), [("0.0.9", "codexdrv 0.0.9"), (__version__, "another codexdrv ")]
+)
+def test_what_a_supervisor_of_another_version_or_format_wrote_is_not_read(desk, form, version, who):
     desk.hang_up_bell()
-    written = {"written_at_ms": FAR_FUTURE_MS, "version": "0.0.9", "server": {"connected": True}}
+    written = {"written_at_ms": FAR_FUTURE_MS, "version": version, "server": {"connected": True}}
     (desk.state / FILE_NAME).write_text(json.dumps(written))
     ran = desk.run("status", *form)
     assert (ran.code, ran.err) == (1, "")
-    said = {(): "codexdrv 0.0.9", ("--json",): "codexdrv 0.0.9"}
-    assert said.get(form, "codexdrv_healthy 0.0") in ran.out
+    assert ("codexdrv_healthy 0.0" if form == ("--openmetrics",) else who) in ran.out
 
 
 # One delivery

@@ -3,7 +3,7 @@
 from typing import Any
 
 from codexdrv import __version__
-from codexdrv.snapshot import Snapshot
+from codexdrv.snapshot import FORMAT, Snapshot
 from tests.fakes.orders import NOW_MS, THREAD, TURN
 
 
@@ -34,6 +34,16 @@ ALONE: dict[str, Any] = dict.fromkeys(CONNECTED) | {
     "problem": "nothing listens on /x.sock",
     "outdated": False,
 }
+CONFIG: dict[str, Any] = {
+    "mode": "attach",
+    "socket": "/x.sock",
+    "codex_home": "/home/me/.codex",
+    "codex": None,
+    "listen": None,
+    "approvals": None,
+    "stop_grace_s": None,
+    "deaths_max": None,
+}
 SUBSCRIBED: dict[str, Any] = {
     "targets": ["ops"],
     "status": "active",
@@ -63,6 +73,8 @@ def make_picture(server: dict[str, Any] = CONNECTED, **kept: Any) -> dict[str, A
         "written_at_ms": FAR_FUTURE_MS,
         "pid": 77,
         "version": __version__,
+        "format": FORMAT,
+        "config": CONFIG,
         "life": 3,
         "began_at_ms": NOW_MS,
         "server": server,

@@ -13,13 +13,14 @@ from codexdrv.config import Target, load_config
 from codexdrv.connect import attach
 from codexdrv.driver import Driver
 from codexdrv.engine.watch import ThreadWatch
+from codexdrv.health import server_table
 from codexdrv.ids import TurnId
 from codexdrv.journal.journal import Journal
 from codexdrv.protocol.events import ThreadStatus
 from codexdrv.protocol.questions import Policy
 from codexdrv.rules.lifecycle import WhenBusy
 from codexdrv.rules.thread import RunningTurn, Subscription, ThreadState, TurnKind
-from codexdrv.snapshot import FILE_NAME, load_snapshot
+from codexdrv.snapshot import FILE_NAME, FORMAT, load_snapshot
 from supervisor.life import Life
 from supervisor.picture import draw, say, write_snapshot
 from supervisor.upgrade import Upgrade
@@ -108,6 +109,8 @@ def test_a_life_without_a_server_says_why(life):
     assert picture == {
         "pid": os.getpid(),
         "version": "0.1.0",
+        "format": FORMAT,
+        "config": server_table(life.config.server),
         "life": 3,
         "began_at_ms": 1_000,
         "server": {
