@@ -169,8 +169,7 @@ def parse_config(
         {name: _target(targets.table(name)) for name in targets.names()},
         path,
     )
-    for table in (top, server, state, limits):
-        table.refuse_unknown()
+    top.refuse_unknown()
     return config
 
 
@@ -186,7 +185,8 @@ def _server(
     codex_home = table.path("codex_home", codex_default)
     is_ours = table.choice("mode", ("attach", "spawn"), "attach") == "spawn"
     if not is_ours and (named := [key for key in _SPAWN_ONLY if table.has(key)]):
-        raise table.wrong(named[0], 'left out: it is for mode = "spawn"')
+        hint = 'Leave it out, or say mode = "spawn".'
+        raise table.wrong(named[0], 'left out (it is for mode = "spawn")', hint)
     spawn = _spawn(table) if is_ours else None
     # A service manager's own words are for us alone (sd_notify(3)).
     kept = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
@@ -194,7 +194,7 @@ def _server(
     return Server(
         table.path("socket", f"{directory}/server.sock" if is_ours else socket),
         codex_home,
-        table.path("codex", "/") if table.has("codex") else None,
+        table.path("codex", None) if table.has("codex") else None,
         kept | {"CODEX_HOME": codex_home},
         spawn,
     )
@@ -203,10 +203,12 @@ def _server(
 def _spawn(table: Table) -> Spawn:
     listen = Listen(table.choice("listen", tuple(Listen), Listen.UNIX))
     if listen is Listen.STDIO and table.has("socket"):
-        raise table.wrong("socket", 'left out: with listen = "stdio" there is no socket')
+        hint = 'Leave it out, or say listen = "unix".'
+        raise table.wrong("socket", 'left out (with listen = "stdio" there is none)', hint)
     approvals = table.choice("approvals", ("decline", "leave"), "decline")
     if listen is Listen.STDIO and approvals == "leave":
-        raise table.wrong("approvals", '"decline": with listen = "stdio" nobody else can answer')
+        why = 'with listen = "stdio" nobody else can answer'
+        raise table.wrong("approvals", f'"decline" ({why})', 'Or say listen = "unix".')
     return Spawn(
         listen,
         approvals,
@@ -216,13 +218,11 @@ def _spawn(table: Table) -> Spawn:
 
 
 def _target(table: Table) -> Target:
-    target = Target(
+    return Target(
         table.thread("thread"),
         WhenBusy(table.choice("when_busy", tuple(WhenBusy), WhenBusy.STEER)),
         table.flag("hold_in_doubt"),
     )
-    table.refuse_unknown()
-    return target
 
 
 def _read_toml(path: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Configuration: what works with no file, where a file is found, and what one may say."""
 
+import datetime as dt
 import os
 
 import pytest
@@ -209,18 +210,19 @@ def test_a_file_that_is_no_utf8_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("document", "key", "known"),
     [
-        ({"sever": {}}, "'sever'", "limits, server, state, targets"),
+        ({"sever": {}}, "'sever'", "at the top: limits, server, state, targets"),
         (
             {"server": {"port": 1}},
             "'server.port'",
-            "approvals, codex, codex_home, deaths_max, listen, mode, socket, stop_grace_s",
+            "in [server]: approvals, codex, codex_home, deaths_max, listen, mode, socket,"
+            " stop_grace_s",
         ),
-        ({"state": {"directory": "/x"}}, "'state.directory'", "dir"),
-        ({"limits": {"live": 1}}, "'limits.live'", "live_per_thread, settle_s"),
+        ({"state": {"directory": "/x"}}, "'state.directory'", "in [state]: dir"),
+        ({"limits": {"live": 1}}, "'limits.live'", "in [limits]: live_per_thread, settle_s"),
         (
             {"targets": {"ops": {"thread": THREAD, "busy": "wait"}}},
             "'targets.ops.busy'",
-            "hold_in_doubt, thread, when_busy",
+            "in [targets.ops]: hold_in_doubt, thread, when_busy",
         ),
     ],
 )
@@ -228,7 +230,23 @@ def test_an_unknown_key_is_an_error_that_says_what_is_known(document, key, known
     with pytest.raises(ConfigurationError) as caught:
         parse_config(document, HOME, path="/etc/codexdrv.toml")
     assert caught.value.message == f"/etc/codexdrv.toml: the key {key} is not known."
-    assert caught.value.hint == f"Known here: {known}."
+    assert caught.value.hint == f"Known {known}."
+
+
+def test_all_unknown_keys_are_told_at_once():
+    document = {
+        "state": {"dir": "/x", "place": "/y"},
+        "tagets": {},
+        "targets": {"ops": {"thread": THREAD, "busy": 1, "hold": True}},
+    }
+    with pytest.raises(ConfigurationError) as caught:
+        parse_config(document, HOME, path=None)
+    names = "'tagets', 'state.place', 'targets.ops.busy', 'targets.ops.hold'"
+    assert caught.value.message == f"the configuration: the keys {names} are not known."
+    assert caught.value.hint == (
+        "Known at the top: limits, server, state, targets; in [state]: dir;"
+        " in [targets.ops]: hold_in_doubt, thread, when_busy."
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,7 +276,7 @@ def test_an_unknown_key_is_an_error_that_says_what_is_known(document, key, known
         ),
         (
             {"server": {"mode": "spawn", "listen": "stdio", "approvals": "leave"}},
-            '\'server.approvals\' must be "decline": with listen = "stdio" nobody else can answer',
+            '\'server.approvals\' must be "decline" (with listen = "stdio" nobody else can answer)',
         ),
         (
             {"server": {"mode": "spawn", "approvals": "accept"}},
@@ -297,3 +315,38 @@ def test_a_value_of_the_wrong_kind_is_an_error_that_says_the_right_one(document,
         parse_config(document, HOME, path=None)
     assert caught.value.message.startswith(f"the configuration: {said}")
     assert caught.value.exit_code is ExitCode.CONFIGURATION
+    assert ", and is " in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("document", "found", "hint"),
+    [
+        (
+            {"state": {"dir": "~/x"}},
+            'is "~/x"',
+            'Left out, it is "/home/me/.local/state/codexdrv".',
+        ),
+        ({"limits": {"settle_s": "2"}}, 'is "2"', "Left out, it is 2.0."),
+        ({"limits": {"live_per_thread": True}}, "is true", "Left out, it is 512."),
+        ({"server": {"mode": ["spawn"]}}, 'is ["spawn"]', 'Left out, it is "attach".'),
+        ({"server": {"codex": "codex"}}, 'is "codex"', "Or leave it out."),
+        ({"server": {"listen": "unix"}}, 'is "unix"', 'Leave it out, or say mode = "spawn".'),
+        (
+            {"limits": 3},
+            "is 3",
+            "Its keys stand below [limits], or after it as { KEY = VALUE }.",
+        ),
+        (
+            {"targets": {"ops": {}}},
+            "is not there",
+            "`codexdrv threads` lists those of the server.",
+        ),
+        ({"state": {"dir": "x" * 999}}, f'is "{"x" * 79}…', None),
+        ({"state": {"dir": dt.date(2026, 1, 2)}}, 'is "2026-01-02"', None),
+    ],
+)
+def test_a_wrong_value_is_shown_and_what_to_do(document, found, hint):
+    with pytest.raises(ConfigurationError) as caught:
+        parse_config(document, HOME, path=None)
+    assert caught.value.message.endswith(f", and {found}.")
+    assert caught.value.hint == hint or hint is None
