@@ -22,6 +22,10 @@ from tests.fakes.orders import OTHER_THREAD, THREAD
 
 
 HOME = {"HOME": "/home/me"}
+SERVER_KEYS = (
+    *("approvals", "codex", "codex_home", "deaths_max", "listen", "mode", "socket"),
+    "stop_grace_s",
+)
 EVERY_KEY = f"""
 [server]
 mode = "attach"
@@ -214,8 +218,7 @@ def test_a_file_that_is_no_utf8_is_an_error(tmp_path):
         (
             {"server": {"port": 1}},
             "'server.port'",
-            "in [server]: approvals, codex, codex_home, deaths_max, listen, mode, socket,"
-            " stop_grace_s",
+            f"in [server]: {', '.join(SERVER_KEYS)}",
         ),
         ({"state": {"directory": "/x"}}, "'state.directory'", "in [state]: dir"),
         ({"limits": {"live": 1}}, "'limits.live'", "in [limits]: live_per_thread, settle_s"),

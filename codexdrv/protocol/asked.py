@@ -161,11 +161,23 @@ def check_words(kind: str, decision: Decision, said: Said) -> None:
     Raises:
         BadInput: they are not.
     """
-    is_yes = decision in YES
-    if said.replies and not (is_yes and kind == "input"):
-        raise BadInput(f"A reply goes with accept, and not to this ({kind}).")
-    if said.content is not None and not (is_yes and kind == "elicitation"):
-        raise BadInput(f"Content goes with accept, and not to this ({kind}).")
+    if said.replies:
+        _check_place("A reply", "--reply", kind, decision, wants="input")
+    if said.content is not None:
+        _check_place("Content", "--content", kind, decision, wants="elicitation")
+
+
+def _check_place(what: str, flag: str, kind: str, decision: Decision, *, wants: str) -> None:
+    if kind != wants:
+        raise BadInput(
+            f"{what} goes with a question of the kind {wants}, and not to this ({kind}).",
+            hint=f"Leave {flag} out.",
+        )
+    if decision not in YES:
+        raise BadInput(
+            f"{what} goes with accept, and not with {decision}.",
+            hint=f"Leave {flag} out, or say --decision {Decision.ACCEPT}.",
+        )
 
 
 def _check_replies(inputs: dict[str, Params], said: Said) -> None:
@@ -179,8 +191,10 @@ def _check_replies(inputs: dict[str, Params], said: Said) -> None:
     for name, reply in said.replies:
         labels = labels_in(inputs[name])
         if labels and inputs[name].get("isOther") is False and reply not in labels:
-            options = listed(labels)
-            raise BadInput(f"{quoted(name)} can be replied to with one of: {options}.")
+            raise BadInput(
+                f"{quoted(name)} can be replied to with one of: {listed(labels)}.",
+                hint="Give one of them, word for word.",
+            )
 
 
 def inputs_in(params: Params) -> dict[str, Params]:

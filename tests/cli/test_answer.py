@@ -295,8 +295,15 @@ def test_an_id_that_fits_several_is_refused(desk, server):
     assert "Give more of it." in ran.err
 
 
-STRAY_REPLY = "A reply goes with accept, and not to this ({})."
-STRAY_CONTENT = "Content goes with accept, and not to this ({})."
+STRAY_REPLY = (
+    "A reply goes with a question of the kind input, and not to this (command).\n"
+    "  Leave --reply out."
+)
+STRAY_CONTENT = (
+    "Content goes with a question of the kind elicitation, and not to this (command).\n"
+    "  Leave --content out."
+)
+NO_WORDS = "{} goes with accept, and not with decline.\n  Leave {} out, or say --decision accept."
 EACH = (
     "It wants a reply to each of these, and to no other: “a”, “b”.\n"
     "  Give each as --reply QUESTION=TEXT."
@@ -335,16 +342,16 @@ LACKING = "Accepted, it wants content with: “name”.\n  Give it as --content.
                 "  Only the client that brought the tool into the thread can."
             ),
         ),
-        (COMMAND, ["accept", "--reply", "a=x"], STRAY_REPLY.format("command")),
-        (INPUT, ["decline", "--reply", "a=x"], STRAY_REPLY.format("input")),
-        (COMMAND, ["accept", "--content", "{}"], STRAY_CONTENT.format("command")),
-        (FORM, ["decline", "--content", "{}"], STRAY_CONTENT.format("elicitation")),
+        (COMMAND, ["accept", "--reply", "a=x"], STRAY_REPLY),
+        (INPUT, ["decline", "--reply", "a=x"], NO_WORDS.format("A reply", "--reply")),
+        (COMMAND, ["accept", "--content", "{}"], STRAY_CONTENT),
+        (FORM, ["decline", "--content", "{}"], NO_WORDS.format("Content", "--content")),
         (INPUT, ["accept"], EACH),
         (INPUT, ["accept", "--reply", "a=x"], EACH),
         (INPUT, ["accept", *REPLIES, "--reply", "c=z"], EACH),
         (
             *(INPUT, ["accept", "--reply", "a=z", "--reply", "b=z"]),
-            "“a” can be replied to with one of: “x”, “y”.",
+            ("“a” can be replied to with one of: “x”, “y”.\n  Give one of them, word for word."),
         ),
         (FORM, ["accept"], LACKING),
         (FORM, ["accept", "--content", '{"other": 1}'], LACKING),
@@ -363,7 +370,13 @@ def test_what_a_question_cannot_be_told_is_refused(desk, server, asked, words, s
     ("words", "said"),
     [
         ([], "required: --decision"),
-        (["--decision", "yes"], "invalid choice: 'yes'"),
+        (
+            ["--decision", "yes"],
+            (
+                "invalid choice: 'yes' (choose from"
+                " 'accept', 'accept-for-session', 'decline', 'cancel')"
+            ),
+        ),
         (["--decision", "accept", "--reply", "x"], "'x' is not QUESTION=TEXT"),
         (["--decision", "accept", "--reply", "=x"], "'=x' is not QUESTION=TEXT"),
         (["--decision", "accept", "--reply", "a="], "no reply stands behind 'a'"),
