@@ -2,17 +2,19 @@
 
 import os
 import re
+import shlex
 import stat
+from contextlib import suppress
 from typing import NamedTuple
 
 import anyio
 
 from codexdrv.binary import Binary, find_binary, read_version
-from codexdrv.client import ask_server
+from codexdrv.client import ask_server, no_answer
 from codexdrv.config import Listen, Server
 from codexdrv.doctor.finding import Finding, State, failed, note, ok, wrong
 from codexdrv.engine.session import Session, check_home
-from codexdrv.errors import DeadlinePassed, LinkError, NoServer
+from codexdrv.errors import CodexdrvError, LinkError, NoServer
 from codexdrv.paths import Offence, step_offence
 from codexdrv.protocol.results import Greeting
 from codexdrv.protocol.versions import TESTED, server_version
@@ -213,14 +215,13 @@ async def _meet(server: Server, version: str, timeout_s: float) -> Met:
             # First of all who it is, which a server that hangs would not say.
             async with open_unix(server.socket) as link:
                 pid = link.pid
-            greeting = await ask_server(server.socket, _read_greeting, version=version)
+            greeting = await ask_server(
+                server.socket, _read_greeting, version=version, greeting_timeout_s=timeout_s
+            )
     except NoServer as error:
         raise NoServer(error.message, hint=_how_to_start(server)) from error
     except TimeoutError:
-        raise DeadlinePassed(
-            f"The server (pid {pid or 'unknown'}) does not answer within {timeout_s:g} s.",
-            hint=f"Is it stopped? `kill -CONT {pid or 'PID'}` lets it go on; else start it anew.",
-        ) from None
+        raise no_answer(pid, timeout_s) from None
     return Met(pid, greeting, _other_home(greeting, server.codex_home))
 
 
@@ -244,11 +245,20 @@ def _how_to_start(server: Server) -> str:
     if server.spawn is not None:
         return "The supervisor starts it; its log, and `codexdrv status`, say why it has not."
     return (
-        f"Start it: `CODEX_HOME={server.codex_home} codex app-server --listen"
-        f" unix://{server.socket}`\n"
+        f"Start it: `CODEX_HOME={shlex.quote(server.codex_home)} {_command(server)} app-server"
+        f" --listen unix://{shlex.quote(server.socket)}`\n"
         "or name the socket where it listens: socket under [server],\n"
         'or let codexdrv start a server of its own: mode = "spawn" under [server].'
     )
+
+
+def _command(server: Server) -> str:
+    """Name the codex that a shell can start: by its path, where it is not on PATH."""
+    with suppress(CodexdrvError):
+        binary = find_binary(server.codex, server.search_path)
+        if binary.source != "PATH":
+            return shlex.quote(binary.path)
+    return "codex"
 
 
 def _judge_version(name: str, version: str, found: str) -> Finding:

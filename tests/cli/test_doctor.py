@@ -101,8 +101,9 @@ def test_a_newcomer_is_told_what_to_do_in_words_that_can_be_run(desk):
         f"WRONG  server         No server listens at {desk.root}/no.sock: No such file or directory"
     )
     listen = f"app-server --listen unix://{desk.root}/no.sock"
+    command = "codex" if shutil.which("codex") else bundled_binary()
     assert [line.removeprefix(22 * " ") for line in lines[server + 1 : server + 4]] == [
-        f"Start it: `CODEX_HOME={desk.root}/codex codex {listen}`",
+        f"Start it: `CODEX_HOME={desk.root}/codex {command} {listen}`",
         "or name the socket where it listens: socket under [server],",
         'or let codexdrv start a server of its own: mode = "spawn" under [server].',
     ]
@@ -473,6 +474,28 @@ def test_no_server_is_wrong_unless_the_supervisor_starts_it_and_is_down(
         assert ("supervisor" if is_ours else "codex app-server") in finding.remedy
     else:
         assert finding.found == "none: `codexdrv supervise` starts it"
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "bundled"])
+def test_how_to_start_a_server_names_a_codex_that_is_not_on_path_by_where_it_lies(
+    tmp_path, is_named
+):
+    named = {"codex": bundled_binary()} if is_named else {}
+    table = {"codex_home": f"{tmp_path}/a home", "socket": f"{tmp_path}/no.sock", **named}
+    nowhere = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    server = parse_config({"server": table}, nowhere, path=None).server
+    seen = look_at(lambda: codex.look_at_server(server, __version__))
+    assert judge_server(seen, server).remedy.startswith(
+        f"Start it: `CODEX_HOME='{tmp_path}/a home' {bundled_binary()} app-server --listen unix://"
+    )
+
+
+def test_how_to_start_a_server_says_codex_where_a_shell_finds_it(tmp_path):
+    (tmp_path / "codex").symlink_to(bundled_binary())
+    environment = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    server = parse_config({"server": {}}, environment, path=None).server
+    seen = look_at(lambda: codex.look_at_server(server, __version__))
+    assert f"CODEX_HOME={tmp_path}/.codex codex app-server" in judge_server(seen, server).remedy
 
 
 def test_a_server_of_ours_without_its_supervisor_is_a_note(tmp_path):
