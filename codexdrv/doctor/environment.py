@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from codexdrv.config import Config
 from codexdrv.doctor.finding import Finding, failed, note, ok, wrong
+from codexdrv.doctor.interpreter import AGAIN, OF_ITS_OWN
 from codexdrv.journal.opening import SQLITE_VERSION_MIN
 from codexdrv.paths import Offence
 
@@ -18,11 +19,6 @@ PACKAGE = "supervisor"
 
 PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """Where `codexdrv` lies; however it is installed, our `supervisor` lies beside it."""
-
-OF_ITS_OWN = (
-    "Give codexdrv an environment of its own: `pipx install codexdrv`, or a venv with nothing else."
-)
-AGAIN = "Install codexdrv again: `pip install --force-reinstall codexdrv`."
 
 
 class Python(NamedTuple):

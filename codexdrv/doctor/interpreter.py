@@ -11,7 +11,22 @@ from codexdrv.paths import Offence
 VERSION_TIMEOUT_S = 10.0
 """It takes 0.1 s; a cold disk has a Python to read."""
 
-FOR_GOOD = "Install codexdrv for good: `pipx install codexdrv`, or `uv tool install codexdrv`."
+# How codexdrv is installed: from a checkout. No index has it, and whoever took its name there would
+# be installed instead; so no hint of ours names it to pip.
+FOR_GOOD = (
+    "Install codexdrv for good: `pipx install PATH_OF_CHECKOUT`,"
+    " or `uv tool install PATH_OF_CHECKOUT`."
+)
+OF_ITS_OWN = (
+    "Give codexdrv an environment of its own: `pipx install PATH_OF_CHECKOUT`,"
+    " or a venv with nothing else."
+)
+AGAIN = "Install codexdrv again: `pip install --force-reinstall .` in its checkout."
+UPGRADE = "Upgrade codexdrv: `git pull` in its checkout, then install it from there again."
+WITH_CODEX = (
+    "Run `pip install '.[codex]'` in the checkout of codexdrv, in the environment that it runs in."
+)
+
 OF_THE_SYSTEM = "Install codexdrv with a Python that stays, such as /usr/bin/python3."
 
 _GONE_AT_A_RESTART = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/proc")  # noqa: S108 - only compared

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from codexdrv.doctor.finding import Finding, failed, note, ok, wrong
+from codexdrv.doctor.interpreter import UPGRADE
 from codexdrv.journal.opening import FILE_NAME, VERSION
 from codexdrv.journal.rows import DELIVERY_COLUMNS, LIVE, read_delivery
 from codexdrv.paths import Offence
@@ -103,7 +104,7 @@ def judge_journal(seen: JournalSeen | Offence | None) -> Finding:
         return wrong(
             NAME,
             f"{seen.path} has version {seen.version}; this codexdrv knows version {VERSION}",
-            "Upgrade codexdrv: `pip install --upgrade codexdrv`, or `pipx upgrade codexdrv`.",
+            UPGRADE,
         )
     size = f"{seen.size_bytes / 2**20:.1f} MiB"
     counted = ", ".join(f"{count} {phase}" for phase, count in sorted(seen.phases.items()))

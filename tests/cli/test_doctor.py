@@ -265,7 +265,7 @@ def test_pypis_package_in_front_of_ours_keeps_supervise_from_starting(tmp_path):
     assert found.startswith(
         f"`import supervisor` finds {foreign}/supervisor (PyPI's supervisor 4.3.0), not {CHECKOUT}"
     )
-    assert "pipx install codexdrv" in remedy
+    assert "`pipx install PATH_OF_CHECKOUT`" in remedy
 
 
 def test_any_other_package_in_front_of_ours_is_as_bad(tmp_path):
@@ -279,7 +279,7 @@ def test_pypis_package_behind_ours_is_hidden(tmp_path):
     state, found, remedy = neighbour_in_process(CHECKOUT, make_foreign(tmp_path))
     assert state == "note"
     assert "supervisor 4.3.0 is installed here, too, and hidden by ours" in found
-    assert "pipx install codexdrv" in remedy
+    assert "`pipx install PATH_OF_CHECKOUT`" in remedy
 
 
 @pytest.mark.parametrize("has_init", [True, False], ids=["both", "after an uninstall"])
@@ -852,7 +852,7 @@ def test_a_journal_of_a_newer_version_is_wrong_and_both_are_named(desk):
     (finding,) = named(desk, "journal")
     assert finding["state"] == "wrong"
     assert finding["found"].endswith("has version 9; this codexdrv knows version 1")
-    assert "pip install --upgrade codexdrv" in finding["remedy"]
+    assert "`git pull` in its checkout" in finding["remedy"]
 
 
 def page_of(database, name):

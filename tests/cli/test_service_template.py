@@ -91,13 +91,13 @@ def test_an_installation_that_only_this_shell_can_import_is_refused(desk, python
     ran = template(desk, bare, "systemd", environment=shell(desk, PYTHONPATH=checkout))
     assert (ran.code, ran.out) == (78, "")
     assert "$PYTHONPATH" in ran.sentence
-    assert "pipx install codexdrv" in ran.err
+    assert "`pipx install PATH_OF_CHECKOUT`" in ran.err
 
 
 def test_a_place_that_is_emptied_is_warned_of(desk, python):
     ran = template(desk, python, "systemd")
     assert f"{python} lies among temporary files" in ran.err
-    assert "`pipx install codexdrv`" in ran.err
+    assert "`pipx install PATH_OF_CHECKOUT`" in ran.err
 
 
 # The environment

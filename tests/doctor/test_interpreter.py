@@ -1,5 +1,6 @@
 """Command lines of a service: which codexdrv they start, and for how long."""
 
+import re
 import sys
 
 import pytest
@@ -84,3 +85,11 @@ def test_a_link_to_such_a_place_is_one(tmp_path):
 @pytest.mark.parametrize("path", ["/usr/bin/env", "/home/me/.pyenv/versions/3.13.1/bin/python"])
 def test_a_python_that_stays_is_fine(path):
     assert place_offence(path, HOME) is None
+
+
+def test_no_hint_of_the_doctor_or_a_command_installs_what_no_index_has():
+    # Whoever takes the name there would be installed in our place.
+    sources = [*(CHECKOUT / "codexdrv" / "doctor").glob("*.py")]
+    sources += (CHECKOUT / "codexdrv" / "cli").glob("*.py")
+    named = re.compile(r"(pip|pipx|uv tool) (install|upgrade)( -\S+)* '?codexdrv")
+    assert [path.name for path in sources if named.search(path.read_text())] == []
