@@ -15,7 +15,7 @@ from codexdrv.engine.ledger import Ledger
 from codexdrv.engine.questions import KnownQuestions
 from codexdrv.engine.session import Link, Pace, Session, check_home
 from codexdrv.engine.trouble import Trouble
-from codexdrv.errors import FrameTooBig, LinkError, PeerError
+from codexdrv.errors import CodexdrvError, FrameTooBig, LinkError, PeerError
 from codexdrv.protocol.methods import PAGE_ITEMS
 from codexdrv.protocol.questions import Policy
 from codexdrv.rules.backoff import CONNECT_DELAY_S_FIRST, CONNECT_DELAY_S_MAX, delay_s
@@ -108,11 +108,16 @@ class Generations:
             before_sleep=self._note_failure,
             sleep=self._pause,
         )
+        why = "we stopped"
         try:
             await retrying(self._serve_generation)
+        except CodexdrvError as error:
+            # A line of the log has room for one of its own.
+            why = error.message.partition("\n")[0]
+            raise
         finally:
             if self._problem is None:
-                self._tell_end("we stopped")
+                self._tell_end(why)
 
     def ring(self) -> None:
         """Try again now."""
@@ -221,7 +226,7 @@ class Generations:
             server_pid=served.server_pid,
             lasted_s=round(anyio.current_time() - served.since_s, 1),
             surfaced=self._ledger.surfaced - served.surfaced,
-            error=why,
+            reason=why,
         )
 
     async def _pause(self, seconds: float) -> None:

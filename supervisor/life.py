@@ -7,7 +7,7 @@ from typing import NamedTuple
 import structlog
 
 from codexdrv.clock import now_ms
-from codexdrv.config import Config
+from codexdrv.config import Config, Listen, Server
 from codexdrv.connect import Connect
 from codexdrv.driver import Driver
 from codexdrv.engine.worker import in_one_thread
@@ -64,8 +64,7 @@ def begin(
     )
     structlog.contextvars.bind_contextvars(life=number)
     spawn = config.server.spawn
-    mode = "attach" if spawn is None else "spawn"
-    log.info("life.begun", state=config.state.directory, socket=config.server.socket, mode=mode)
+    log.info("life.begun", state=config.state.directory, **_whereabouts(config.server))
     driver = Driver(
         config,
         journal,
@@ -78,3 +77,13 @@ def begin(
         scope=scope,
     )
     return Life(config, driver, number, began_ms, version)
+
+
+def _whereabouts(server: Server) -> dict[str, str]:
+    """Say whose server is used, and where it is."""
+    if server.spawn is None:
+        return {"mode": "attach", "socket": server.socket}
+    if server.spawn.listen is Listen.STDIO:
+        # Nobody makes the socket that is configured all the same.
+        return {"mode": "spawn", "listen": "stdio"}
+    return {"mode": "spawn", "listen": "unix", "socket": server.socket}

@@ -10,7 +10,7 @@ import structlog
 from codexdrv.config import Limits
 from codexdrv.connect import Connection
 from codexdrv.engine.lanes import Lanes, LaneSettings
-from codexdrv.errors import NoServer
+from codexdrv.errors import LinkLost, NoServer, ServerKeepsDying
 from codexdrv.generations import STEADY_S, Generations
 from codexdrv.protocol.questions import Policy
 from codexdrv.transport.channel import Channel
@@ -116,16 +116,19 @@ async def bench(tmp_path):
         yield bench
 
 
+def generations_on(bench, lasting):
+    settings = LaneSettings(LANE_PACE, bench.patience, {}, bench.surroundings, bench.began_ms, 5.0)
+    lanes = Lanes(bench.ledger, settings, is_draining=anyio.Event(), on_change=lambda: None)
+    return make(
+        lasting.connect, ledger=bench.ledger, lanes=lanes, codex_home=str(bench.server.home)
+    )
+
+
 async def run_on(bench, *lasting_s):
     """Run generations on connections that last so long; say when each was tried, and the log."""
     lasting = Lasting(bench, *lasting_s)
-    settings = LaneSettings(LANE_PACE, bench.patience, {}, bench.surroundings, bench.began_ms, 5.0)
-    lanes = Lanes(bench.ledger, settings, is_draining=anyio.Event(), on_change=lambda: None)
-    generations = make(
-        lasting.connect, ledger=bench.ledger, lanes=lanes, codex_home=str(bench.server.home)
-    )
     with structlog.testing.capture_logs() as lines, anyio.move_on_after(3600):
-        await generations.run()
+        await generations_on(bench, lasting).run()
     return lasting.tried_at, lines
 
 
@@ -154,10 +157,31 @@ async def test_a_connection_has_a_line_when_it_begins_and_one_when_it_ends(bench
             "server_pid": PEER.pid,
             "lasted_s": 5.0,
             "surfaced": 0,
-            "error": lines[1]["error"],
+            "reason": lines[1]["reason"],
         },
     ]
-    assert "connection" in lines[1]["error"]
+    assert "connection" in lines[1]["reason"]
+
+
+class Dying(Lasting):
+    """A server of our own, whose first death is its last."""
+
+    @asynccontextmanager
+    async def connect(self):
+        try:
+            async with super().connect() as connection:
+                yield connection
+        except LinkLost as error:
+            raise ServerKeepsDying("It has died once.\nIts words.") from error
+
+
+async def test_a_connection_that_ends_by_us_or_for_good_says_so_in_the_same_field(bench):
+    _, lines = await run_on(bench, 7200)
+    assert lines[1]["reason"] == "we stopped"
+    with structlog.testing.capture_logs() as lines, pytest.raises(ServerKeepsDying):
+        await generations_on(bench, Dying(bench, 5)).run()
+    assert [line["event"] for line in lines] == ["generation.started", "generation.ended"]
+    assert lines[1]["reason"] == "It has died once."
 
 
 def test_between_an_end_and_the_next_try_there_is_no_server_and_a_reason():
