@@ -140,6 +140,20 @@ def manager_words(environment: Mapping[str, str] = os.environ) -> dict[str, str]
     return {name: environment[name] for name in _OF_THE_MANAGER if name in environment}
 
 
+def wants_color(environment: Mapping[str, str] = os.environ) -> bool:
+    """Say whether a terminal may be given colours (https://no-color.org)."""
+    return not environment.get("NO_COLOR")
+
+
+def named_columns(environment: Mapping[str, str] = os.environ) -> int | None:
+    """Read how wide a line shall be, where $COLUMNS says so."""
+    try:
+        columns = int(environment.get("COLUMNS", ""))
+    except ValueError:
+        return None
+    return columns if columns > 0 else None
+
+
 def parse_config(
     document: Mapping[str, Any], environment: Mapping[str, str], *, path: str | None
 ) -> Config:

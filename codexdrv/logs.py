@@ -10,6 +10,8 @@ from typing import IO, Any, BinaryIO, TextIO, cast
 import orjson
 import structlog
 
+from codexdrv.config import wants_color
+
 
 def configure_logs(
     *, is_verbose: bool = False, is_quiet: bool = False, stream: TextIO | None = None
@@ -30,7 +32,10 @@ def configure_logs(
     ]
     if out.isatty():
         structlog.configure(
-            processors=[*shared, structlog.dev.ConsoleRenderer(sort_keys=False)],
+            processors=[
+                *shared,
+                structlog.dev.ConsoleRenderer(sort_keys=False, colors=wants_color()),
+            ],
             wrapper_class=structlog.make_filtering_bound_logger(level),
             logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Lossy(out))),
             cache_logger_on_first_use=True,

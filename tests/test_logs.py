@@ -89,6 +89,23 @@ def test_a_terminal_gets_words(terminal):
     assert not said.startswith("{")
 
 
+@pytest.mark.parametrize(("no_color", "is_colored"), [("1", False), ("", True), (None, True)])
+def test_a_terminal_gets_colours_unless_the_user_wants_none(
+    terminal, monkeypatch, no_color, is_colored
+):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    theirs, screen = terminal
+    configure_logs(stream=theirs)
+    try:
+        _ = 1 / 0
+    except ZeroDivisionError:
+        structlog.get_logger().exception("life.failed", state="/srv/state")
+    theirs.flush()
+    assert ("\x1b[" in screen.read(65_536).decode()) is is_colored
+
+
 def test_a_line_begins_with_what_a_person_reads_first_and_keeps_the_order_of_its_fields(stream):
     configure_logs(stream=stream)
     structlog.get_logger().info("delivery.recorded", delivery_id="m1", phase="queued", after_ms=3)

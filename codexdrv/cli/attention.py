@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from codexdrv.cli.open_questions import Question, is_out_of_reach, load_open
 from codexdrv.clock import now_ms
-from codexdrv.config import Config, load_config
+from codexdrv.config import Config, load_config, named_columns
 from codexdrv.errors import ExitCode
 from codexdrv.protocol.printable import folded, shown, word
 from codexdrv.protocol.questions import YES, Decision, posture_of
@@ -20,7 +20,7 @@ BAR = "  | "
 """Stands before every line of what somebody else wrote."""
 
 COLUMNS = 80
-"""Where it is no terminal."""
+"""Where there is no terminal, and $COLUMNS says nothing."""
 
 EPILOG = """\
 examples:
@@ -73,10 +73,12 @@ def _lines(questions: list[Question], config: Config, path: str | None) -> Itera
 
 def _columns() -> int:
     try:
-        columns = os.get_terminal_size().columns
+        real = os.get_terminal_size().columns
     except OSError:
-        columns = 0
-    return max(columns or COLUMNS, 2 * len(BAR))
+        real = 0
+    # A line wider than the terminal would be broken by it.
+    known = [each for each in (named_columns(), real) if each]
+    return max(min(known, default=COLUMNS), 2 * len(BAR))
 
 
 def _ways(question: Question, config: Config, path: str | None) -> Iterator[str]:

@@ -68,17 +68,26 @@ def limited(said: str) -> str:
 
 
 def folded(said: str, columns: int) -> list[str]:
-    """Break a line before a terminal does: it would let a stranger's text begin a line."""
+    """Break a line before a terminal does: it would let a stranger's text begin a line.
+
+    Before a blank, where there is one: joined, the lines are the text, and a reader sees which of
+    them begins a word and which goes on in the midst of one.
+    """
     lines, used = [""], 0
     for each in said:
-        # As wide as any terminal makes it.
-        width = 1 if east_asian_width(each) in {"Na", "H", "N"} else 2
-        if used + width > columns:
-            lines.append("")
-            used = 0
+        if used + _columns_of(each) > columns:
+            blank = len(lines[-1]) if each == " " else lines[-1].rfind(" ", 1)
+            rest = lines[-1][blank:] if blank > 0 else ""
+            lines[-1:] = [lines[-1].removesuffix(rest), rest]
+            used = sum(map(_columns_of, rest))
         lines[-1] += each
-        used += width
+        used += _columns_of(each)
     return lines
+
+
+def _columns_of(character: str) -> int:
+    # As wide as any terminal makes it.
+    return 1 if east_asian_width(character) in {"Na", "H", "N"} else 2
 
 
 def word(text: str) -> str:

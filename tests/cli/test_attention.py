@@ -28,6 +28,11 @@ ELICITATION = "mcpServer/elicitation/request"
 NAME = QUESTION["id"]
 
 
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def be_up(desk, *questions, **kept):
     desk.hang_up_bell()
     picture = make_picture(questions=list(questions), **kept)
@@ -303,9 +308,43 @@ def test_on_a_terminal_a_line_is_as_wide_as_it_is(desk):
         os.close(leader)
         os.close(follower)
     lines = [line for line in out.splitlines() if line.startswith(BAR)]
+    assert lines[0] == f"{BAR}run"
     # A quotation mark may be two wide.
-    assert len(lines[0]) in {38, 39}
-    assert {len(line) for line in lines[1:-1]} == {40}
+    assert len(lines[1]) in {38, 39}
+    assert {len(line) for line in lines[2:-1]} == {40}
+
+
+def broken(desk, **environment):
+    ran = desk.call("attention", env=desk.environment() | environment)
+    return [line for line in ran.out.splitlines() if line.startswith(BAR)]
+
+
+def test_a_line_is_broken_between_words_and_what_goes_on_shows_its_blank(desk):
+    be_up(desk, asked(COMMAND, command="make " + "check " * 20 + "all"))
+    lines = broken(desk)
+    assert lines[0].endswith(" check")
+    assert 70 < len(lines[0]) <= 80
+    assert lines[1].startswith(f"{BAR} check")
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("60", 60), ("132", 132), ("0", 80), ("-5", 80), ("x", 80), ("1", 8)]
+)
+def test_without_a_terminal_a_line_is_as_wide_as_columns_says(desk, columns, width):
+    be_up(desk, asked(COMMAND, command="a" * 400))
+    assert len(broken(desk, COLUMNS=columns)[2]) == width
+
+
+@pytest.mark.parametrize(("columns", "width"), [("30", 30), ("200", 40)])
+def test_a_line_is_never_wider_than_its_terminal(desk, columns, width):
+    be_up(desk, asked(COMMAND, command="a" * 400))
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb", buffering=0) as screen, os.fdopen(follower, "wb") as terminal:
+        termios.tcsetwinsize(follower, (24, 40))
+        environment = desk.environment() | {"COLUMNS": columns}
+        desk.start("attention", stdout=terminal, env=environment).communicate()
+        lines = screen.read(65_536).decode().splitlines()
+    assert max(len(line) for line in lines if line.startswith(BAR)) == width
 
 
 @pytest.mark.parametrize("name", ["it's here", "a;reboot", "größe", "x\x1b[2J", "-c"])

@@ -1,5 +1,6 @@
 """What strangers wrote can do no harm to a terminal, and cannot pass for our own words."""
 
+import itertools
 import shutil
 import subprocess
 from unicodedata import category
@@ -77,11 +78,32 @@ def test_all_that_is_shown_at_once_has_an_end():
     assert limited("a" * WHOLE_CHARACTERS + "bc") == "a" * WHOLE_CHARACTERS + " ✂ 2 characters more"
 
 
-@given(st.text(), st.integers(min_value=2, max_value=40))
+@given(st.text() | st.text(st.sampled_from("ab 猫")), st.integers(min_value=2, max_value=40))
 def test_a_line_is_broken_before_a_terminal_does_and_nothing_is_lost(text, columns):
     lines = folded(text, columns)
     assert "".join(lines) == text
     assert max(map(len, lines)) <= columns
+    # In the midst of a word only where there was no other way.
+    for line, following in itertools.pairwise(lines):
+        assert following.startswith(" ") or " " not in line[1:]
+        assert line
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("rm -rf /tmp/x", ["rm -rf", " /tmp/x"]),
+        ("rm -rf /", ["rm -rf", " /"]),
+        ("a b c d e f", ["a b c d", " e f"]),
+        ("aaaaaaaaa b", ["aaaaaaa", "aa b"]),
+        ("a bbbbbbbbbb", ["a", " bbbbbb", "bbbb"]),
+        ("aaaaaaa b", ["aaaaaaa", " b"]),
+        ("aaaaaa  b", ["aaaaaa ", " b"]),
+        ("          ", ["       ", "   "]),
+    ],
+)
+def test_a_line_is_broken_before_a_blank_and_a_long_word_in_its_midst(text, lines):
+    assert folded(text, 7) == lines
 
 
 def test_a_wide_letter_takes_two_columns():
