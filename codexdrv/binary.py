@@ -32,6 +32,9 @@ SHIM_BYTES_MAX = 65536
 LAYOUTS = ("bin/codex", "codex/codex")
 """Where the program lies below `vendor/TRIPLE`: now, and in older releases."""
 
+SOURCE_BUNDLED = "the bundled package"
+"""It counts when nothing is named, and nothing is on PATH."""
+
 NAME_IT = "Name the native executable itself, as codex under [server] in the configuration."
 
 _ELF = b"\x7fELF"
@@ -66,6 +69,16 @@ class Binary(NamedTuple):
     #: The wrapper that was found there, if it was one; `path` is what it would start.
     wrapper: str | None
 
+    @property
+    def is_bundled(self) -> bool:
+        """Say whether it counts only because there is no other."""
+        return self.source == SOURCE_BUNDLED
+
+    @property
+    def place(self) -> str:
+        """Where it was found: what an upgrade puts another file in, or behind."""
+        return self.wrapper or self.path
+
 
 class Stamp(NamedTuple):
     """Which file lies at a path: another one, or the same one written anew, has another stamp."""
@@ -77,6 +90,13 @@ class Stamp(NamedTuple):
     changed_ns: int
 
 
+class Origin(NamedTuple):
+    """What a server is started from: the place, and which file it leads to."""
+
+    place: str
+    stamp: Stamp
+
+
 def stamp_of(path: str) -> Stamp | None:
     """Say which file lies at a path now; None: nothing that can be looked at."""
     try:
@@ -84,6 +104,12 @@ def stamp_of(path: str) -> Stamp | None:
     except OSError:
         return None
     return Stamp(path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def origin_of(binary: Binary) -> Origin | None:
+    """Say what a start would use now; None: the file cannot be looked at."""
+    stamp = stamp_of(binary.path)
+    return Origin(binary.place, stamp) if stamp else None
 
 
 def find_binary(
@@ -106,7 +132,7 @@ def find_binary(
         if _is_executable(path):
             return _follow(path, "PATH", machine)
     try:
-        return Binary(bundled_binary(package), "the bundled package", None)
+        return Binary(bundled_binary(package), SOURCE_BUNDLED, None)
     except NoCodex as error:
         looked = ", ".join(directories) or "it names no absolute directory"
         raise NoCodex(

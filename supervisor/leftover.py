@@ -22,6 +22,9 @@ from codexdrv.transport.peer import PeerIdentity, current_namespace, identify, i
 FILE_NAME = "server.json"
 """In the state directory; there for as long as a server of ours may run."""
 
+Tell = Callable[[str | None], None]
+"""Take what is waited for, in a sentence; None: nothing any more."""
+
 Send = Callable[[PeerIdentity, int], None]
 """Send a signal to that process, and to no other."""
 
@@ -69,11 +72,13 @@ def _send(server: PeerIdentity, number: int) -> None:
             os.close(descriptor)
 
 
-async def reap_server(directory: str, *, grace_s: float, send: Send = _send) -> None:
+async def reap_server(
+    directory: str, *, grace_s: float, tell: Tell = lambda _: None, send: Send = _send
+) -> None:
     """End what an earlier life left, if anything; not to be cancelled.
 
     The kernel has told it of our death already (`transport/launch.py`): it may be finishing its
-    turn, so it has `grace_s` for that before it is told again.
+    turn, so it has `grace_s` for that before it is told again. `tell` hears what is waited for.
 
     Raises:
         NoServer: it does not end, and stays noted.
@@ -81,7 +86,13 @@ async def reap_server(directory: str, *, grace_s: float, send: Send = _send) -> 
     left = load_server(directory)
     if left is not None:
         log.warning("server.left", server_pid=left.pid, grace_s=grace_s)
-        if not await _ends(left, grace_s, send):
+        tell(
+            f"The server that an earlier life left still runs (pid {left.pid}): it has up to"
+            f" {grace_s:g} s to finish its turns, and is ended then."
+        )
+        has_ended = await _ends(left, grace_s, send)
+        tell(None)
+        if not has_ended:
             raise NoServer(
                 f"The server that an earlier life left does not end (pid {left.pid}).",
                 hint="SIGKILL did not end it: it hangs in the kernel, perhaps on a dead disk.",

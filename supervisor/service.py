@@ -1,7 +1,8 @@
 """The resident process: take the lock, begin a life, drive, and stop in good order."""
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import anyio
@@ -9,10 +10,12 @@ import structlog
 
 from codexdrv.config import Config
 from codexdrv.errors import CodexdrvError
+from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
+from supervisor.farewell import take_leave, tell_cut
 from supervisor.life import Life, begin
-from supervisor.picture import draw, remove_snapshot, say
+from supervisor.picture import remove_snapshot, say
 from supervisor.readiness import Readiness
 from supervisor.ringer import hear_bell, hung_bell
 from supervisor.signals import Signals
@@ -20,11 +23,13 @@ from supervisor.spawning import OwnServer, hosting, way_to
 from supervisor.units import longest_stop_s
 from supervisor.upgrade import Upgrade
 from supervisor.upkeep import (
+    Look,
     beat,
     count_owed,
     follow_configuration,
     follow_upgrades,
     keep_snapshot,
+    look_around,
     prune,
 )
 
@@ -91,6 +96,15 @@ class _Parts(NamedTuple):
     readiness: Readiness
 
 
+class _Left(NamedTuple):
+    """What a life leaves when it stops."""
+
+    #: Threads whose turns have not ended.
+    running: Sequence[ThreadId]
+    #: Why there is no server; None: there is one.
+    problem: str | None
+
+
 async def _live(config: Config, terms: Terms, signals: Signals) -> str | None:
     directory = config.state.directory
     readiness = Readiness(terms.environment)
@@ -99,15 +113,20 @@ async def _live(config: Config, terms: Terms, signals: Signals) -> str | None:
         async with hosting(config.server, directory=directory) as own:
             life = begin(config, journal, way_to(config.server, own), version=terms.version)
             upgrade = Upgrade(config.server)
+            if own is not None:
+                own.on_change = life.driver.notify
+                signals.server_pid = lambda: own.pid
             parts = _Parts(terms, signals, ringer, own, upgrade, readiness)
-            problem = await _run(life, parts)
+            left = await _run(life, parts)
+        tell_cut(left.running, config.server.spawn, own)
         remove_snapshot(directory)
         log.info("life.ended")
-    return problem
+    return left.problem
 
 
-async def _run(life: Life, parts: _Parts) -> str | None:
-    """Run all parts until it is time to stop, or until one of them fails; return the problem."""
+async def _run(life: Life, parts: _Parts) -> _Left:
+    """Run all parts until it is time to stop, or until one of them fails."""
+    look = partial(look_around, life, parts.upgrade, parts.own)
     failures: list[CodexdrvError] = []
     driver, readiness = life.driver, parts.readiness
     async with anyio.create_task_group() as tasks:
@@ -122,28 +141,36 @@ async def _run(life: Life, parts: _Parts) -> str | None:
         for part in (
             driver.run,
             lambda: hear_bell(parts.ringer, driver.ring),
-            lambda: keep_snapshot(life, parts.upgrade, readiness),
+            lambda: keep_snapshot(life, look, readiness),
             lambda: beat(readiness),
-            lambda: follow_configuration(
-                life, parts.signals, parts.terms.reload, upgrade=parts.upgrade, readiness=readiness
-            ),
+            lambda: _follow_configuration(life, parts, look),
             lambda: follow_upgrades(life, parts.upgrade, parts.own),
             lambda: prune(life),
         ):
             tasks.start_soon(run_part, part)
         # Who delivers finds us now, whether there is a server or not.
-        readiness.ready(say(draw(life, parts.upgrade)))
+        readiness.ready(say(look()))
         await _until_stopped(life, parts)
         # A server of our own ends with us, and with it the turns that run.
         spawn = life.config.server.spawn
         grace_s = spawn.stop_grace_s if spawn else None
         readiness.stopping(takes_s=longest_stop_s(grace_s))
-        await driver.drain(answers_s=life.config.limits.drain_s, turns_s=grace_s or 0.0)
-        problem = driver.link().problem
+        left = _Left(await take_leave(life), driver.link().problem)
         tasks.cancel_scope.cancel()
     if failures:
         raise failures[0]
-    return problem
+    return left
+
+
+def _follow_configuration(life: Life, parts: _Parts, look: Look) -> Awaitable[None]:
+    return follow_configuration(
+        life,
+        parts.signals,
+        parts.terms.reload,
+        look=look,
+        upgrade=parts.upgrade,
+        readiness=parts.readiness,
+    )
 
 
 async def _until_stopped(life: Life, parts: _Parts) -> None:

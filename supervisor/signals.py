@@ -3,11 +3,22 @@
 import os
 import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+
+ECHO_S = 0.5
+"""One Ctrl-C may come twice: from the terminal, and from a wrapper that hands it on (`timeout`,
+`uv run`). No person means two so close together."""
+
+LAST_LINE_S = 0.5
+"""A log that takes no more (Ctrl-S) must not keep us."""
 
 log = structlog.get_logger()
 
@@ -15,7 +26,11 @@ log = structlog.get_logger()
 class Signals:
     """SIGTERM, SIGINT and SIGHUP, from the first moment to the last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, echo_s: float = ECHO_S) -> None:
+        #: Which server would be left to itself if we ended now; set by whoever starts one.
+        self.server_pid: Callable[[], int | None] = lambda: None
+        self._echo_s = echo_s
+        self._stopping_since_s = 0.0
         #: Set once it is time to stop.
         self.stop = anyio.Event()
         self._reload = anyio.Event()
@@ -33,9 +48,10 @@ class Signals:
                     continue
                 log.info("life.stopping", signal=signal.Signals(number).name)
                 break
-        # A second one ends us at once; the kernel tells a server of our own.
+        self._stopping_since_s = time.monotonic()
+        # Outside the loop, which may be what is stuck.
         for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, self._end_at_once)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self.stop.set()
 
@@ -43,6 +59,23 @@ class Signals:
         """Wait for SIGHUP; several that come meanwhile are one."""
         await self._reload.wait()
         self._reload = anyio.Event()
+
+    def _end_at_once(self, number: int, _frame: FrameType | None) -> None:
+        """End by the signal, as if nobody heard it; the kernel tells a server of our own."""
+        if time.monotonic() - self._stopping_since_s < self._echo_s:
+            return
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)
+        # Whom we interrupt may be about to write a line, and holds the lock for that.
+        line = threading.Thread(target=self._tell_end, args=(number,), daemon=True)
+        line.start()
+        line.join(LAST_LINE_S)
+        os.kill(os.getpid(), number)
+
+    def _tell_end(self, number: int) -> None:
+        pid = self.server_pid()
+        left = {} if pid is None else {"leaves_server": pid}
+        log.warning("life.cut_short", signal=signal.Signals(number).name, **left)
 
     def _is_hung_up(self) -> bool:
         """Say whether our terminal is gone: then the kernel has sent it, and nobody wants us."""

@@ -4,35 +4,31 @@ It is started anew when it has ended; the pause before that is the driver's, as 
 connection that did not come about.
 """
 
-import os
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import anyio
 import structlog
 
-from codexdrv.binary import Binary, Stamp, find_binary, stamp_of
+from codexdrv.binary import Origin, find_binary
 from codexdrv.config import Listen, Server, Spawn
 from codexdrv.connect import Connect, Connection, attach
 from codexdrv.errors import (
-    ConfigurationError,
     LinkError,
     LinkLost,
     MalformedFrame,
-    NoCodex,
     NoServer,
     ServerEnded,
-    ServerKeepsDying,
     UnsafeSocket,
 )
 from codexdrv.transport.channel import Channel
 from codexdrv.transport.child import Child
 from codexdrv.transport.unix import open_unix
 from codexdrv.wire.jsonl import JsonlFraming
-from supervisor.leftover import forget_server, note_server, reap_server
-from supervisor.remarks import Remarks
-from supervisor.rules import DEATHS_WINDOW_S, HUNG_S, Silence, is_given_up, recent_deaths
+from supervisor.deaths import Deaths
+from supervisor.leftover import forget_server, reap_server
+from supervisor.rules import HUNG_S, Silence
+from supervisor.starting import Find, Starts
 
 
 READY_TIMEOUT_S = 20.0
@@ -44,10 +40,8 @@ READY_POLL_S = 0.02
 EXIT_NOTICE_S = 0.5
 """A server that ends closes its connections first."""
 
-LAST_WORDS_MAX = 16_384
-"""Characters of its stderr in an error."""
-
-Find = Callable[[str | None, str], Binary]
+SLOW_STOP_S = 1.0
+"""A server without turns goes within milliseconds."""
 
 log = structlog.get_logger()
 
@@ -99,16 +93,19 @@ class OwnServer:
         self, server: Server, spawn: Spawn, find: Find, directory: str | None = None
     ) -> None:
         self._server = server
-        self._find = find
+        self._starts = Starts(server, spawn, find, directory)
         self._spawn = spawn
         self._directory = directory
         self._child: Child | None = None
         self._has_reaped = directory is None
-        #: Which file was started last.
-        self.stamp: Stamp | None = None
+        #: What is waited for before one is started, in a sentence, and who is told when it changes.
+        self.waits_for: str | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        #: Says whether the last stop came before it was ready to end.
+        self.was_cut = False
         #: The one that ends, or has ended, by us: that is no death.
         self._leaving: Child | None = None
-        self._deaths: tuple[float, ...] = ()
+        self._deaths = Deaths(spawn.deaths_max)
         #: Of the one on a socket; over stdio, none outlives a silent connection.
         self._silence = Silence(0.0, 0.0)
 
@@ -118,6 +115,7 @@ class OwnServer:
 
         Raises:
             LinkError: it could not be started, or does not listen, or the connection ended.
+            ServerKeepsDying: it has died, and there is no point in another.
         """
         over_stdio = self._spawn.listen is Listen.STDIO
         opening = self._connect_stdio() if over_stdio else self._connect_unix()
@@ -126,13 +124,29 @@ class OwnServer:
                 yield connection
         except (LinkLost, MalformedFrame) as error:
             child = self._child
-            if child is None or child is self._leaving:
+            if child is None or not await self._has_died(child):
                 raise
-            if not await child.ended_within(EXIT_NOTICE_S):
+            await self._bury()
+            if isinstance(error, ServerEnded):
                 raise
             raise ServerEnded(
-                f"{error} codex app-server has ended: {child.how_it_ended()}"
+                f"{error} codex app-server has ended: {child.why_it_ended()}"
             ) from error
+
+    @property
+    def origin(self) -> Origin | None:
+        """What was started last."""
+        return self._starts.origin
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs, as far as we have seen."""
+        return self._child.pid if self._child else None
+
+    async def _has_died(self, child: Child) -> bool:
+        if child is self._leaving or not await child.ended_within(EXIT_NOTICE_S):
+            return False
+        return child is not self._leaving
 
     async def renew(self) -> None:
         """Stop the server that runs, for the next connection to start what lies on disk now."""
@@ -144,18 +158,29 @@ class OwnServer:
         child = self._leaving = self._child
         if child is not None:
             is_running = not child.has_ended()
-            await child.stop(self._spawn.stop_grace_s)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._tell_slow, child)
+                is_in_time = await child.stop(self._spawn.stop_grace_s)
+                tasks.cancel_scope.cancel()
             if self._child is not child:
                 return  # A connection that came meanwhile has put it away, and started another.
             # Only now: whoever was cancelled meanwhile leaves it for the next one to stop.
             self._child = None
             if self._directory is not None:
                 forget_server(self._directory)
-            log.info(
-                "server.stopped" if is_running else "server.ended",
-                server_pid=child.pid,
-                how=child.how_it_ended(),
-            )
+            self.was_cut = not is_in_time
+            how = child.how_it_ended()
+            if is_running:
+                tell = log.info if is_in_time else log.warning
+                tell("server.stopped", server_pid=child.pid, how=how, in_time=is_in_time)
+            else:
+                tell = log.warning if child.has_failed else log.info
+                tell("server.ended", server_pid=child.pid, how=how)
+
+    async def _tell_slow(self, child: Child) -> None:
+        await anyio.sleep(SLOW_STOP_S)
+        # On a socket, it is for the turns of all its clients.
+        log.info("server.stopping", server_pid=child.pid, up_to_s=self._spawn.stop_grace_s)
 
     @asynccontextmanager
     async def _connect_stdio(self) -> AsyncIterator[Connection]:
@@ -200,7 +225,7 @@ class OwnServer:
         return child is not self._leaving and not child.has_ended() and self._silence.is_hung
 
     async def _bury(self) -> None:
-        """Put the last one away, before another is started.
+        """Put the last one away: at its death, or else before another is started.
 
         Raises:
             ServerKeepsDying: there is no point in another.
@@ -214,26 +239,19 @@ class OwnServer:
             log.warning("server.hung", server_pid=child.pid, silent_s=round(self._silence.lasted_s))
         await self.stop()
         if is_death:
-            now_s = anyio.current_time()
-            self._deaths = (*recent_deaths(self._deaths, now_s=now_s), now_s)
-            if is_given_up(self._deaths, deaths_max=self._spawn.deaths_max, now_s=now_s):
-                raise _hopeless(child, len(self._deaths), why)
+            self._deaths.count(child, why=why)
 
     async def _reap(self) -> None:
         """End what an earlier life left, once."""
         if self._directory is not None and not self._has_reaped:
-            await reap_server(self._directory, grace_s=self._spawn.stop_grace_s)
+            await reap_server(
+                self._directory, grace_s=self._spawn.stop_grace_s, tell=self._tell_wait
+            )
             self._has_reaped = True
 
-    def _note(self, child: Child) -> None:
-        """Note it for whoever comes after us; without the note, nobody would end it then."""
-        identity = child.identity
-        if self._directory is None or identity is None:
-            return
-        try:
-            note_server(self._directory, identity)
-        except OSError as error:
-            log.error("server.not_noted", error=str(error))
+    def _tell_wait(self, sentence: str | None) -> None:
+        self.waits_for = sentence
+        self.on_change()
 
     async def _refuse_other(self) -> None:
         """Leave a server alone that listens already; ours would only fail beside it."""
@@ -247,7 +265,7 @@ class OwnServer:
                 with suppress(NoServer):
                     return await opened.enter_async_context(attach(self._server.socket))
                 await anyio.sleep(READY_POLL_S)
-            raise ServerEnded(f"codex app-server has ended: {child.how_it_ended()}")
+            raise ServerEnded(f"codex app-server has ended: {child.why_it_ended()}")
         raise NoServer(
             f"codex app-server does not listen at {self._server.socket} after"
             f" {READY_TIMEOUT_S:g} s.",
@@ -255,40 +273,9 @@ class OwnServer:
         )
 
     def _start(self, arguments: Sequence[str]) -> Child:
-        home = self._server.codex_home
-        if not os.path.isdir(home):
-            raise NoServer(
-                f"The Codex home {home} is not there.",
-                hint="Log in with `codex login`, or name it: [server] codex_home.",
-            )
-        try:
-            # Each time: an upgrade may have moved it.
-            binary = self._find(self._server.codex, self._server.search_path)
-        except (ConfigurationError, NoCodex) as error:
-            raise NoServer(error.message, hint=error.hint) from error
-        stamp = stamp_of(binary.path)
-        child = Child(
-            (binary.path, "app-server", *arguments),
-            environment=self._server.environment,
-            directory=home,
-            on_stderr=Remarks(time.monotonic).hear,
-            has_pipes=self._spawn.listen is Listen.STDIO,
-        )
-        log.info("server.started", server_pid=child.pid, codex=binary.path, home=home)
-        self._child, self.stamp = child, stamp
+        self._child = child = self._starts.start(arguments)
         self._silence = Silence(0.0, anyio.current_time())
-        self._note(child)
         return child
-
-
-def _hopeless(child: Child, deaths: int, why: str) -> ServerKeepsDying:
-    said = child.last_words[-LAST_WORDS_MAX:]
-    return ServerKeepsDying(
-        f"codex app-server has died {deaths} times within {DEATHS_WINDOW_S / 60:g} minutes;"
-        f" the last time: {why}{child.how_it_ended()}."
-        + (f" Its last words:\n{said}" if said else ""),
-        hint="Mend that and start the supervisor again; `codexdrv doctor` looks at the rest.",
-    )
 
 
 def _another(socket: str, pid: int) -> LinkError:

@@ -1,6 +1,7 @@
 """What the resident process does beside driving: say how it is, and keep things in order."""
 
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import structlog
@@ -27,15 +28,26 @@ UPGRADE_INTERVAL_S = 60.0
 QUIET_INTERVAL_S = 5.0
 """While a newer codex waits for a quiet moment."""
 
+Look = Callable[[], dict[str, Any]]
+"""See how all stands now."""
+
 log = structlog.get_logger()
 
 
-async def keep_snapshot(life: Life, upgrade: Upgrade, readiness: Readiness) -> None:
+def look_around(life: Life, upgrade: Upgrade, own: OwnServer | None) -> dict[str, Any]:
+    """See how all stands; what a server of our own waits for, it alone knows."""
+    picture = draw(life, upgrade)
+    if own is not None and own.waits_for is not None:
+        picture["server"]["problem"] = own.waits_for
+    return picture
+
+
+async def keep_snapshot(life: Life, look: Look, readiness: Readiness) -> None:
     """Write the status file every few seconds, and at once when something has changed."""
     trouble = Trouble("snapshot.unwritable", "snapshot.writable")
     said = ""
     while True:
-        picture = draw(life, upgrade)
+        picture = look()
         try:
             write_snapshot(life.config.state.directory, picture)
             trouble.end()
@@ -60,6 +72,7 @@ async def follow_configuration(
     signals: Signals,
     reload: Callable[[], Config],
     *,
+    look: Look,
     upgrade: Upgrade,
     readiness: Readiness,
 ) -> None:
@@ -74,7 +87,7 @@ async def follow_configuration(
         else:
             apply(life, found)
         upgrade.hurry()
-        readiness.ready(say(draw(life, upgrade)))
+        readiness.ready(say(look()))
 
 
 def apply(life: Life, found: Config) -> None:
@@ -101,9 +114,9 @@ async def follow_upgrades(life: Life, upgrade: Upgrade, own: OwnServer | None) -
         if not link.is_connected:
             await life.driver.wait_for_change()
             continue
-        if await upgrade.look(link, own.stamp if own else None):
+        if await upgrade.look(link, own.origin if own else None):
             life.driver.notify()
-        if own is None or not upgrade.is_due:
+        if own is None or not upgrade.is_upgrade:
             await upgrade.pause(UPGRADE_INTERVAL_S)
         elif await _is_quiet(life):
             patience.end()

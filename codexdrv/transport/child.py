@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,10 @@ STDERR_LINE_BYTES_MAX = 4096
 STDERR_TAIL_LINES = 10
 """Enough of its last words for an error message."""
 
+LAST_WORDS_S = 2.0
+"""What it said before that is not why it ended: codex complains at each start without bubblewrap,
+and runs well for weeks. Whoever says why it ends does so milliseconds before."""
+
 LISTEN_ON_S = 0.2
 """What it said last is on its way through the thread; only a process that left its session still
 holds the pipe then."""
@@ -47,6 +52,7 @@ class Child:
         directory: str,
         on_stderr: Callable[[str], None],
         has_pipes: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start it; from the main thread, whose end it is told of.
 
@@ -56,6 +62,7 @@ class Child:
             directory: where it runs.
             on_stderr: called with each line that it says on stderr, in a thread of its own.
             has_pipes: whether we talk to it through its stdin and stdout.
+            clock: seconds; read in that thread, too.
 
         Raises:
             NoServer: it could not be started.
@@ -78,7 +85,11 @@ class Child:
                 f"{error.filename or command[0]} cannot be started: {error.strerror}.",
                 hint=f"Check it, and the directory {directory}.",
             ) from error
-        self._tail: deque[str] = deque(maxlen=STDERR_TAIL_LINES)
+        self._clock = clock
+        #: When it said what.
+        self._tail: deque[tuple[float, str]] = deque(maxlen=STDERR_TAIL_LINES)
+        #: When nobody could say anything any more.
+        self._fell_silent_s: float | None = None
         self._on_stderr = on_stderr
         # A thread, because it must go on whatever the loop does: a full pipe stops the server.
         self._listener = threading.Thread(target=self._hear_stderr, name="stderr", daemon=True)
@@ -96,8 +107,13 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """The end of what it said on stderr; empty if nothing."""
-        return "\n".join(self._tail)
+        """The end of what it said on stderr, whenever that was; empty if nothing."""
+        return "\n".join(line for _, line in list(self._tail))
+
+    @property
+    def has_failed(self) -> bool:
+        """Say whether it has ended, and not as if all were well."""
+        return bool(self._process.returncode)
 
     def has_ended(self) -> bool:
         """Say whether it has; what it left running is killed with that."""
@@ -114,15 +130,20 @@ class Child:
         return True
 
     def how_it_ended(self) -> str:
-        """Say how it ended, in words, with its last ones."""
+        """Say how it ended, in words of ours."""
         code = self._process.returncode
         if code is None:
             return "it still runs"
-        how = f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
-        # What it said last may still be on its way through the thread.
+        return f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
+
+    def why_it_ended(self) -> str:
+        """Say how it ended, and what it said in its last moments, if anything."""
+        # That may still be on its way through the thread.
         self._listener.join(timeout=LISTEN_ON_S)
+        fell_silent_s = self._fell_silent_s or self._clock()
         # All of them are in the log; a sentence has room for one.
-        return f"{how}; it said: {self._tail[-1]}" if self._tail else how
+        said = [line for at_s, line in list(self._tail) if fell_silent_s - at_s <= LAST_WORDS_S]
+        return f"{self.how_it_ended()}; it said: {said[-1]}" if said else self.how_it_ended()
 
     async def ended_within(self, patience_s: float) -> bool:
         """Wait for its end; say whether it came."""
@@ -133,18 +154,16 @@ class Child:
             await anyio.sleep(EXIT_POLL_S)
         return True
 
-    async def stop(self, grace_s: float, *, second_grace_s: float = SECOND_GRACE_S) -> None:
+    async def stop(self, grace_s: float, *, second_grace_s: float = SECOND_GRACE_S) -> bool:
         """End it, kindly if it lets us: it may finish its turn first, where it does so.
 
         SIGTERM, `grace_s`, SIGTERM, 2 s, SIGKILL of its group. Not to be cancelled.
+
+        Returns:
+            Whether it was told once only, and had the time that it took.
         """
-        for patience_s in (grace_s, second_grace_s):
-            if not self.has_ended():
-                # Not `terminate`, which may reap it: its group could not be killed then.
-                os.kill(self.pid, signal.SIGTERM)
-            if await self.ended_within(patience_s):
-                break
-        else:
+        is_in_time = await self._ends_when_told(grace_s)
+        if not is_in_time and not await self._ends_when_told(second_grace_s):
             self._kill_group()
             await self.ended_within(KILLED_GRACE_S)
         self._listener.join(timeout=LISTEN_ON_S)
@@ -152,11 +171,18 @@ class Child:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+        return is_in_time
 
     def stream(self) -> DescriptorStream:
         """Take its stdout and stdin as one stream, which ends with it, whoever holds its pipes."""
         reading, writing = _unblock(self._process.stdout), _unblock(self._process.stdin)
         return DescriptorStream(reading, writing, is_over=self.has_ended)
+
+    async def _ends_when_told(self, patience_s: float) -> bool:
+        if not self.has_ended():
+            # Not `terminate`, which may reap it: its group could not be killed then.
+            os.kill(self.pid, signal.SIGTERM)
+        return await self.ended_within(patience_s)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
@@ -172,8 +198,9 @@ class Child:
             for line in iter(lambda: pipe.readline(STDERR_LINE_BYTES_MAX), b""):
                 said = _COLOUR.sub("", line.decode(errors="replace")).rstrip()
                 if said:
-                    self._tail.append(said)
+                    self._tail.append((self._clock(), said))
                     self._on_stderr(said)
+            self._fell_silent_s = self._clock()
 
 
 def _signal_name(number: int) -> str:

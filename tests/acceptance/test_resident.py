@@ -99,6 +99,7 @@ def test_a_server_that_dies_again_and_again_is_given_up_with_a_code_of_its_own(
     said = machine.log.read_text()
     assert "codex app-server has died 2 times within 10 minutes" in said
     assert "the last time: exit code 1" in said
+    assert said.count('"event":"server.given_up"') == 1
     assert said.count("server.started") == 2
 
 

@@ -14,7 +14,7 @@ from codexdrv.demo.script import Hold, RunCommand
 from codexdrv.exits import ExitCode
 from codexdrv.transport.peer import PeerIdentity, identify, is_gone
 from tests.acceptance.binaries import BUNDLED, cache_of
-from tests.acceptance.kit import Rig, Said, Truth
+from tests.acceptance.kit import Message, Rig, Said, Truth
 from tests.acceptance.machine import Machine
 from tests.acceptance.scenes import FIRST, agreed, used_thread
 
@@ -53,6 +53,12 @@ def is_gone_when_told(server: PeerIdentity) -> bool:
     return is_gone(server)
 
 
+def logged(machine: Machine, event: str) -> list[Message]:
+    """The lines of the log about one event."""
+    lines = (json.loads(line) for line in machine.log.read_text().splitlines() if line[:1] == "{")
+    return [line for line in lines if line["event"] == event]
+
+
 def recorded(rig: Rig, thread: str) -> list[Said]:
     """What is in the thread's record; the model was shown each text once."""
     said = rig.rollout(thread)
@@ -70,6 +76,15 @@ def test_a_message_is_delivered_by_a_server_that_lives_as_long_as_we_do(
     assert machine.stop() == 0
     assert is_gone(server)
     assert recorded(rig, thread) == [FIRST, Said("m1", "hello")]
+    (begun,) = logged(machine, "life.begun")
+    where = {"socket": str(rig.socket_path)} if listen == "unix" else {}
+    assert {key: begun[key] for key in ("mode", "listen", "socket") if key in begun} == {
+        "mode": "spawn",
+        "listen": listen,
+        **where,
+    }
+    (ended,) = logged(machine, "generation.ended")
+    assert ended["reason"] == "we stopped"
 
 
 @pytest.mark.one_version
@@ -106,16 +121,21 @@ def test_a_turn_that_runs_is_finished_before_the_server_goes(
     rig: Rig, machine: Machine, thread: str, listen: str
 ):
     rig.model.script["work"] = Hold("done")
-    server = start(machine, listen=listen)
+    server = start(machine, listen=listen, stop_grace_s=20)
     machine.deliver("m1", thread, "work", "--wait", "surfaced")
     rig.model.wait_for_prompt("work")
     machine.terminate()
-    machine.wait_for_log("life.stopping")
+    # Whoever pressed Ctrl-C sees why nothing happens.
+    machine.wait_for_log("life.waiting")
     assert not is_gone(server)
     rig.model.release("work")
     assert machine.wait_for_exit() == 0
     assert machine.standing("m1").outcome == "completed"
     assert is_gone(server)
+    (line,) = logged(machine, "life.waiting")
+    assert (line["turns"], line["up_to_s"]) == (1, 20)
+    assert line["hint"] == "A second signal ends it at once."
+    assert logged(machine, "turn.cut") == []
 
 
 @pytest.mark.one_version
@@ -128,6 +148,42 @@ def test_a_turn_that_does_not_end_is_cut_when_its_time_is_over(
     machine.deliver("m1", thread, "work", "--wait", "surfaced")
     rig.model.wait_for_prompt("work")
     assert machine.stop() == 0
+    assert is_gone(server)
+    (line,) = logged(machine, "turn.cut")
+    assert (line["level"], line["threads"], line["stop_grace_s"]) == ("warning", [thread], 0.2)
+
+
+@pytest.mark.one_version
+def test_a_second_signal_leaves_the_server_to_its_turn_and_says_so(
+    rig: Rig, machine: Machine, thread: str
+):
+    rig.model.script["work"] = Hold("done")
+    server = start(machine)
+    machine.deliver("m1", thread, "work", "--wait", "surfaced")
+    rig.model.wait_for_prompt("work")
+    machine.terminate()
+    machine.wait_for_log("life.waiting")
+
+    def has_ended() -> bool:
+        # Again and again: what comes too close upon the first is taken as the same one.
+        if not machine.has_died():
+            machine.terminate()
+        return machine.has_died()
+
+    machine.wait_until(has_ended, "the end of the supervisor")
+    assert machine.wait_for_exit() == -signal.SIGTERM
+    (line,) = logged(machine, "life.cut_short")
+    assert line["leaves_server"] == server.pid
+    assert not is_gone(server)
+    # The next one waits for it, and says for what.
+    machine.start_unconnected()
+    machine.wait_for_problem(
+        f"The server that an earlier life left still runs (pid {server.pid}): it has up to 30 s to"
+        " finish its turns, and is ended then."
+    )
+    rig.model.release("work")
+    machine.wait_for_server(other_than=server.pid)
+    machine.wait_for_outcome("m1")
     assert is_gone(server)
 
 
@@ -233,12 +289,7 @@ def test_a_server_that_is_not_ours_is_left_alone(rig: Rig, machine: Machine):
 
 def starts_of(machine: Machine) -> list[datetime]:
     """When the supervisor has started a server."""
-    lines = (json.loads(line) for line in machine.log.read_text().splitlines() if line[:1] == "{")
-    return [
-        datetime.fromisoformat(line["timestamp"])
-        for line in lines
-        if line["event"] == "server.started"
-    ]
+    return [datetime.fromisoformat(line["timestamp"]) for line in logged(machine, "server.started")]
 
 
 @pytest.mark.field_report("openclaw#60170")

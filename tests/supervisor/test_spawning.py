@@ -3,13 +3,15 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import AsyncExitStack
 
 import anyio
 import pytest
+import structlog
 
-from codexdrv.binary import Binary
+from codexdrv.binary import SOURCE_BUNDLED, Binary
 from codexdrv.config import Listen, Server, Spawn
 from codexdrv.errors import (
     LinkLost,
@@ -22,9 +24,10 @@ from codexdrv.errors import (
     UnsafeSocket,
 )
 from codexdrv.transport.peer import identify, is_gone
-from supervisor.leftover import load_server
+from supervisor.deaths import LAST_WORDS_MAX
+from supervisor.leftover import load_server, note_server
 from supervisor.rules import DEATHS_WINDOW_S, HUNG_S, Silence
-from supervisor.spawning import LAST_WORDS_MAX, OwnServer, connecting
+from supervisor.spawning import OwnServer, connecting
 from tests.engine.kit import until
 
 
@@ -155,7 +158,8 @@ async def test_a_connection_that_ends_alone_is_no_end_of_the_server(make):
 
 async def test_a_server_that_does_not_come_up_is_quoted(make):
     async with open_server(make(FAILS)) as connect:
-        said = r"has ended: exit code 1; it said: Error: no good configuration$"
+        # Once: the connection has ended by that, and has nothing to add.
+        said = r"^codex app-server has ended: exit code 1; it said: Error: no good configuration$"
         with pytest.raises(ServerEnded, match=said):
             async with connect():
                 pass
@@ -165,37 +169,70 @@ async def test_a_server_that_keeps_dying_is_given_up_with_its_last_words(make):
     server = make(FAILS.replace("sys.exit(", 'sys.exit("Caused by:\\n  a missing comma\\n" + '))
     server = server._replace(spawn=server.spawn._replace(deaths_max=3))
     async with open_server(server) as connect:
-        for _ in range(3):
+        for _ in range(2):
             with pytest.raises(ServerEnded):
                 async with connect():
                     pass
-        with pytest.raises(ServerKeepsDying) as caught:
+        # At the death, and not after one more pause.
+        with pytest.raises(ServerKeepsDying) as caught, structlog.testing.capture_logs() as logged:
             async with connect():
                 pass
-    assert "has died 3 times within 10 minutes; the last time: exit code 1" in str(caught.value)
-    assert "Caused by:\n  a missing comma" in str(caught.value)
+    said = "Caused by:\n  a missing comma\nError: no good configuration"
+    assert caught.value.message == (
+        "codex app-server has died 3 times within 10 minutes; the last time: exit code 1."
+        f"\nThe end of what it said on stderr:\n{said}"
+    )
+    (line,) = [line for line in logged if line["event"] == "server.given_up"]
+    assert line["log_level"] == "error"
+    assert (line["deaths"], line["how"], line["stderr"]) == (3, "exit code 1", said)
+
+
+async def test_a_server_that_may_not_die_once_is_given_up_at_its_first_death(make):
+    server = make(LISTENS)
+    server = server._replace(spawn=server.spawn._replace(deaths_max=1))
+    async with open_server(server) as connect:
+        with pytest.raises(ServerKeepsDying) as caught:
+            await kill_and_run(connect)
+    # It said nothing.
+    assert caught.value.message == "codex app-server has died once: signal SIGKILL."
+
+
+@pytest.mark.parametrize(
+    ("end", "level", "how"),
+    [
+        ("os.kill(os.getpid(), 9)", "warning", "signal SIGKILL"),
+        ("sys.exit(3)", "warning", "exit code 3"),
+        ("sys.exit(0)", "info", "exit code 0"),
+    ],
+)
+async def test_a_death_is_logged_when_it_comes_and_louder_when_it_is_no_good_end(
+    make, end, level, how
+):
+    server = make(f"import os, sys\n{end}")
+    own = OwnServer(server, server.spawn, find)
+    with structlog.testing.capture_logs() as logged, pytest.raises(ServerEnded):
+        async with own.connect():
+            pass
+    (line,) = [line for line in logged if line["event"] == "server.ended"]
+    assert (line["log_level"], line["how"]) == (level, how)
+    assert own.pid is None
 
 
 async def test_of_last_words_that_are_long_the_error_has_the_end(make):
     server = make("import sys\nfor n in range(10): print(n, 'x' * 4000, file=sys.stderr)")
     own = OwnServer(server, server.spawn._replace(deaths_max=1), find)
-    with pytest.raises(ServerEnded):
-        async with own.connect():
-            pass
-    child = own._child
-    await until(lambda: child.last_words.count("\n") == 9)
-    end = child.last_words[-LAST_WORDS_MAX:]
-    assert len(end) < len(child.last_words)
     with pytest.raises(ServerKeepsDying) as caught:
         async with own.connect():
             pass
-    assert str(caught.value).partition("Its last words:\n")[2] == end
+    end = caught.value.message.partition(" on stderr:\n")[2]
+    assert len(end) == LAST_WORDS_MAX
+    assert end.endswith("\n9 " + "x" * 4000)
 
 
 async def test_deaths_of_long_ago_and_ends_that_we_wanted_do_not_count(make):
     server = make(LISTENS)
     own = OwnServer(server, server.spawn._replace(deaths_max=2), find)
-    own._deaths = (anyio.current_time() - DEATHS_WINDOW_S - 1,) * 9
+    own._deaths.times_s = (anyio.current_time() - DEATHS_WINDOW_S - 1,) * 9
     for _ in range(3):
         async with own.connect() as connection:
             process = identify(connection.pid)
@@ -208,7 +245,7 @@ async def test_deaths_of_long_ago_and_ends_that_we_wanted_do_not_count(make):
     await until(lambda: is_gone(process))
     async with own.connect():
         pass
-    assert len(own._deaths) == 1
+    assert len(own._deaths.times_s) == 1
     await own.stop()
 
 
@@ -431,3 +468,80 @@ async def test_an_upgrade_that_moved_the_executable_is_followed(make, tmp_path):
         places.append(str(tmp_path / "codex-2"))
         async with connect() as connection:
             assert identify(connection.pid) != first
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+async def test_the_bundled_one_does_not_take_the_place_of_one_that_is_being_installed(
+    make, tmp_path, is_restored
+):
+    server = make(LISTENS)
+    bundled = tmp_path / "bundled"
+    bundled.write_bytes((tmp_path / "codex").read_bytes())
+    bundled.chmod(0o755)
+
+    def find_now(named, _search_path):
+        if os.path.exists(named):
+            return Binary(named, "PATH", None)
+        return Binary(str(bundled), SOURCE_BUNDLED, None)
+
+    own = OwnServer(server, server.spawn, find_now)
+    async with own.connect():
+        pass
+    os.rename(server.codex, tmp_path / "aside")
+    await own.renew()
+    with pytest.raises(NoServer, match=r"no codex at .*/codex any more") as caught:
+        async with own.connect():
+            pass
+    assert "start the supervisor anew" in caught.value.hint
+    if is_restored:
+        os.rename(tmp_path / "aside", server.codex)
+    else:
+        own = OwnServer(server, server.spawn, find_now)
+    async with own.connect():
+        assert own.origin.place == (server.codex if is_restored else str(bundled))
+    await own.stop()
+
+
+async def test_what_an_earlier_life_left_is_named_for_as_long_as_it_is_waited_for(make, tmp_path):
+    server = make(LISTENS)
+    own = OwnServer(server, server.spawn, find, str(tmp_path))
+    told = []
+    own.on_change = lambda: told.append(own.waits_for)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["/bin/cat"], stdin=pipe, stdout=pipe) as left:
+        note_server(str(tmp_path), identify(left.pid))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(enter, own)
+            await until(lambda: told)
+            # It finishes its turn, and goes.
+            left.stdin.close()
+            await until(lambda: own.pid)
+            tasks.cancel_scope.cancel()
+    await own.stop()
+    said = (
+        f"still runs (pid {left.pid}): it has up to 1000 s to finish its turns, and is ended then."
+    )
+    assert told == [f"The server that an earlier life left {said}", None]
+
+
+async def enter(own):
+    async with own.connect():
+        await anyio.sleep_forever()
+
+
+async def test_a_stop_that_takes_long_is_told_and_so_is_one_that_was_cut(make):
+    server = make(IGNORES_TERM, Listen.STDIO)
+    own = OwnServer(server, server.spawn._replace(stop_grace_s=1.1), find)
+    heard = []
+    async with own.connect() as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.channel.run, heard.append)
+        await until(lambda: heard == [b"ready"])
+        tasks.cancel_scope.cancel()
+    with structlog.testing.capture_logs() as logged:
+        await own.stop()
+    assert [(line["event"], line["log_level"]) for line in logged] == [
+        ("server.stopping", "info"),
+        ("server.stopped", "warning"),
+    ]
+    assert logged[0]["up_to_s"] == 1.1
+    assert own.was_cut

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -11,7 +12,12 @@ import anyio
 import pytest
 
 from codexdrv.errors import NoServer
-from codexdrv.transport.child import STDERR_LINE_BYTES_MAX, STDERR_TAIL_LINES, Child
+from codexdrv.transport.child import (
+    LAST_WORDS_S,
+    STDERR_LINE_BYTES_MAX,
+    STDERR_TAIL_LINES,
+    Child,
+)
 from codexdrv.transport.peer import identify, is_gone
 from tests.engine.kit import until
 from tests.fakes.streams import receive_all
@@ -49,13 +55,14 @@ print(grandchild.pid, flush=True)
 
 
 @asynccontextmanager
-async def running(program, *, directory="/", has_pipes=True, heard=None):
+async def running(program, *, directory="/", has_pipes=True, heard=None, clock=time.monotonic):
     child = Child(
         (sys.executable, "-c", program),
         environment={"PATH": os.environ["PATH"], "MARK": "set"},
         directory=str(directory),
         on_stderr=(heard if heard is not None else []).append,
         has_pipes=has_pipes,
+        clock=clock,
     )
     try:
         yield child
@@ -138,7 +145,23 @@ async def test_what_it_says_on_stderr_is_told_line_by_line_and_its_end_is_kept()
         await until(lambda: len(heard) == 100)
         tail = "\n".join(f"line {number}" for number in range(100 - STDERR_TAIL_LINES, 100))
         assert child.last_words == tail
-        assert child.how_it_ended() == "exit code 3; it said: line 99"
+        assert child.why_it_ended() == "exit code 3; it said: line 99"
+
+
+@pytest.mark.parametrize(("later_s", "is_why"), [(LAST_WORDS_S, True), (LAST_WORDS_S + 1, False)])
+async def test_what_it_said_long_before_its_end_is_not_why_it_ended(later_s, is_why):
+    heard = []
+    now_s = [100.0]
+    program = "import sys; print('no bubblewrap', file=sys.stderr, flush=True); sys.stdin.read()"
+    async with running(program, heard=heard, clock=lambda: now_s[0]) as child:
+        await until(lambda: heard)
+        now_s[0] += later_s
+        os.kill(child.pid, signal.SIGKILL)
+        assert await child.ended_within(WAIT_S)
+        said = "; it said: no bubblewrap" if is_why else ""
+        assert child.why_it_ended() == f"signal SIGKILL{said}"
+        # A person may look at it all the same.
+        assert child.last_words == "no bubblewrap"
 
 
 async def test_colours_are_left_out_of_what_it_says():
@@ -210,21 +233,21 @@ async def test_without_pipes_it_reads_nothing_and_says_nothing_to_us():
 async def test_a_server_that_finishes_its_turn_when_asked_ends_by_itself():
     async with running(FINISHES_ITS_TURN) as child:
         await read_line(child.stream())
-        await child.stop(LONG_S)
+        assert await child.stop(LONG_S)
         assert child.how_it_ended() == "exit code 0"
 
 
 async def test_a_server_that_goes_on_is_asked_again():
     async with running(ENDS_AT_THE_SECOND_TERM) as child:
         await read_line(child.stream())
-        await child.stop(0.05)
+        assert not await child.stop(0.05)
         assert child.how_it_ended() == "exit code 7"
 
 
 async def test_a_server_that_does_not_listen_is_killed():
     async with running(IGNORES_TERM) as child:
         await read_line(child.stream())
-        await child.stop(0.05, second_grace_s=0.05)
+        assert not await child.stop(0.05, second_grace_s=0.05)
         assert child.how_it_ended() == "signal SIGKILL"
 
 
@@ -262,7 +285,7 @@ async def test_a_command_that_is_not_there_says_so(tmp_path):
     )
     assert await child.ended_within(WAIT_S)
     said = f"{tmp_path / 'codex'} cannot be run: No such file or directory."
-    assert child.how_it_ended() == f"exit code 1; it said: {said}"
+    assert child.why_it_ended() == f"exit code 1; it said: {said}"
     await child.stop(0)
 
 
