@@ -66,8 +66,8 @@ class Starts:
         if binary.is_bundled and self.origin is not None and self.origin.place != binary.place:
             # It counts only because the other one is gone, and may be far older.
             raise NoServer(
-                f"There is no codex at {self.origin.place} any more, and none on PATH.",
-                hint="Install it again; or, for the bundled one, start the supervisor anew.",
+                f"There is no codex at {self.origin.place} any more, and none on PATH: install it"
+                " again; or start the supervisor anew, to have the bundled one.",
             )
         return binary
 

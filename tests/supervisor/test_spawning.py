@@ -489,10 +489,9 @@ async def test_the_bundled_one_does_not_take_the_place_of_one_that_is_being_inst
         pass
     os.rename(server.codex, tmp_path / "aside")
     await own.renew()
-    with pytest.raises(NoServer, match=r"no codex at .*/codex any more") as caught:
+    with pytest.raises(NoServer, match=r"no codex at .*/codex any more, and none on PATH"):
         async with own.connect():
             pass
-    assert "start the supervisor anew" in caught.value.hint
     if is_restored:
         os.rename(tmp_path / "aside", server.codex)
     else:
