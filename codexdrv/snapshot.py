@@ -6,6 +6,8 @@ It is a picture, not a truth: what matters is in the journal.
 import json
 from typing import Any, NamedTuple
 
+from codexdrv.ids import ThreadId
+
 
 FILE_NAME = "status.json"
 FORMAT = 2
@@ -26,6 +28,14 @@ class Snapshot(NamedTuple):
         """Why the supervisor has no server; None: it has one."""
         server = self.body.get("server")
         return server.get("problem") if isinstance(server, dict) else None
+
+    @property
+    def asked(self) -> frozenset[ThreadId]:
+        """The threads in which a question of the server is open."""
+        questions = self.body.get("questions")
+        found = questions if isinstance(questions, list) else []
+        threads = (each.get("thread") for each in found if isinstance(each, dict))
+        return frozenset(ThreadId(each) for each in threads if isinstance(each, str))
 
     def stranger(self, version: str) -> str | None:
         """Name the codexdrv that wrote it, if it may know other members than ours, or None.

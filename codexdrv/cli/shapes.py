@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from codexdrv.bell import is_hung, ring
+from codexdrv.clock import now_ms
 from codexdrv.config import Config
 from codexdrv.ids import DeliveryId, ThreadId
 from codexdrv.journal.journal import Journal
-from codexdrv.rules.lifecycle import OPERATOR, Delivery, Outcome, is_live
+from codexdrv.rules.lifecycle import OPERATOR, Delivery, Outcome, Standing, is_live
 from codexdrv.rules.ownership import Phase
 from codexdrv.snapshot import load_snapshot
 from codexdrv.story import utc
@@ -15,6 +16,8 @@ from codexdrv.story import utc
 
 PREVIEW_CHARACTERS = 40
 """Of a message, in a list."""
+
+ASKED = "the thread's turn waits for an answer: `codexdrv attention`"
 
 
 class Scene(NamedTuple):
@@ -26,6 +29,8 @@ class Scene(NamedTuple):
     problem: str | None
     #: Which delivery each thread's lane looks at.
     heads: Mapping[ThreadId, DeliveryId]
+    #: The threads in which a question of the server is open.
+    asked: frozenset[ThreadId] = frozenset()
 
 
 def look_around(config: Config, journal: Journal, *, rings: bool = True) -> Scene:
@@ -38,24 +43,44 @@ def look_around(config: Config, journal: Journal, *, rings: bool = True) -> Scen
     """
     is_up = (ring if rings else is_hung)(config.state.directory)
     snapshot = load_snapshot(config.state.directory) if is_up else None
-    return Scene(is_up, snapshot.problem if snapshot else None, journal.heads())
+    if snapshot is None:
+        return Scene(is_up, None, journal.heads())
+    # What was open a while ago may be answered.
+    asked = frozenset[ThreadId]() if snapshot.is_stale(now_ms()) else snapshot.asked
+    return Scene(is_up, snapshot.problem, journal.heads(), asked)
 
 
 def explain(delivery: Delivery, scene: Scene) -> Delivery:
-    """Give a queued delivery its reason, where that is not its own: nobody looks at it yet."""
+    """Give a delivery its reason, where it is not, or not only, its own.
+
+    Nobody looks at it yet; or the turn that it waits for, or that took it, waits itself.
+    """
     order, standing = delivery
-    if standing.phase is not Phase.QUEUED:
-        return delivery
+    if standing.phase is Phase.QUEUED:
+        reason, why = _unseen(delivery, scene)
+        if reason is not None:
+            return delivery._replace(standing=standing._replace(reason=reason, why=why))
+    if order.thread in scene.asked and (is_live(standing.phase) or _is_running(standing)):
+        why = f"{standing.why}; {ASKED}" if standing.why else ASKED
+        return delivery._replace(standing=standing._replace(why=why))
+    return delivery
+
+
+def _unseen(delivery: Delivery, scene: Scene) -> tuple[str | None, str]:
+    """Say why nobody looks at a queued delivery; no reason: somebody does."""
+    order = delivery.order
     head = scene.heads.get(order.thread)
     if not scene.is_up:
-        reason, why = "no_supervisor", "no supervisor is running"
-    elif scene.problem is not None:
-        reason, why = "no_server", scene.problem.rstrip(".")
-    elif head is not None and head != order.id:
-        reason, why = "behind", f"it waits behind {head}, which came before"
-    else:
-        return delivery
-    return delivery._replace(standing=standing._replace(reason=reason, why=why))
+        return "no_supervisor", "no supervisor is running"
+    if scene.problem is not None:
+        return "no_server", scene.problem.rstrip(".")
+    if head is not None and head != order.id:
+        return "behind", f"it waits behind {head}, which came before"
+    return None, ""
+
+
+def _is_running(standing: Standing) -> bool:
+    return standing.phase is Phase.SURFACED and standing.outcome is Outcome.RUNNING
 
 
 def delivery_object(
@@ -93,6 +118,8 @@ def delivery_sentence(delivery: Delivery, scene: Scene) -> str:
         return f"{where}: {by}{standing.why}." if standing.why else f"{where}."
     stored = "and stored" if standing.stored else "but not yet read back"
     ended = "runs" if standing.outcome is Outcome.RUNNING else f"is {standing.outcome}"
+    if _is_running(standing) and order.thread in scene.asked:
+        ended = "waits for an answer: `codexdrv attention`"
     return f"{where} {stored}: turn {standing.turn}, which {ended}."
 
 
