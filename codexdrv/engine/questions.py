@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import anyio
 import orjson
@@ -10,9 +10,12 @@ import structlog
 
 from codexdrv.clock import now_ms as read_clock
 from codexdrv.protocol.asked import (
+    RESOLVED,
+    End,
     Place,
     can_be_named,
     is_settled,
+    is_shown_by_item,
     place_of,
     questions_of,
     read_end,
@@ -30,6 +33,16 @@ OPEN_MAX = 100
 """A thread has one or two; whoever made more would fill the status file."""
 
 ID_DIGITS = 16
+
+ENDED = {
+    RESOLVED: "answered",
+    "turn/completed": "turn_ended",
+    "item/completed": "item_ended",
+    "thread/closed": "thread_closed",
+}
+"""How a question is over, by what the server told; whose answer it was it never tells."""
+
+Value = TypeVar("Value")
 
 log = structlog.get_logger()
 
@@ -113,7 +126,13 @@ class KnownQuestions:
         self._seen.pop(question.id, None)
         if self._is_logged:
             age_s = round((self.now_ms() - question.since_ms) / 1000, 1)
-            log.info("question.closed", **_logged(question), by=by, age_s=age_s)
+            how = ENDED.get(by, by)
+            log.info("question.closed", **_logged(question), how=how, by=by, age_s=age_s)
+
+    def tell(self, question: OpenQuestion, shown: str) -> None:
+        """What was answered shows by how its item has ended."""
+        if self._is_logged:
+            log.info("question.decided", **_logged(question), item=shown)
 
     def pass_over(self, request: Request) -> None:
         """A question is one too many, and is not listed."""
@@ -140,6 +159,8 @@ class OpenQuestions:
         self._files: dict[str, str] = {}
         #: A question, its item and its turn, whose ends are looked for; and how each has ended.
         self._watched: set[str | None] = set()
+        #: Those that were answered and whose item will show how, by that item's id.
+        self._answered: dict[str, OpenQuestion] = {}
         self.ends: dict[str | None, str] = {}
         self._changed = anyio.Event()
 
@@ -184,13 +205,10 @@ class OpenQuestions:
     def hear(self, news: Notification) -> None:
         """Take a notification: it may settle some."""
         if files := read_files(news):
-            while len(self._files) >= OPEN_MAX:
-                del self._files[next(iter(self._files))]
-            self._files[files[0]] = files[1]
-        end = read_end(news) if self._watched else None
-        if end is not None and end.name in self._watched:
-            self.ends[end.name] = end.status
-            self._tell_change()
+            _keep(self._files, *files)
+        end = read_end(news) if self._watched or self._answered else None
+        if end is not None:
+            self._note_end(end)
         settled = settles(news) if self._open else None
         if settled is not None:
             for question in [*self._open.values()]:
@@ -221,8 +239,18 @@ class OpenQuestions:
             ),
         )
 
+    def _note_end(self, end: End) -> None:
+        if end.name in self._watched:
+            self.ends[end.name] = end.status
+            self._tell_change()
+        if answered := self._answered.pop(end.name, None):
+            self._known.tell(answered, end.status)
+
     def _close(self, question: OpenQuestion, by: str) -> None:
         del self._open[type(question.request.id), question.request.id]
+        item = question.place.item
+        if by == RESOLVED and item is not None and is_shown_by_item(question.request):
+            _keep(self._answered, item, question)
         if question.id in self._watched:
             self.ends[question.id] = by
         self._known.forget(question, by)
@@ -232,6 +260,13 @@ class OpenQuestions:
         self._changed.set()
         self._changed = anyio.Event()
         self._known.on_change()
+
+
+def _keep(found: dict[str, Value], name: str, value: Value) -> None:
+    """Keep the newest ones."""
+    while len(found) >= OPEN_MAX:
+        del found[next(iter(found))]
+    found[name] = value
 
 
 def _logged(question: OpenQuestion) -> dict[str, object]:

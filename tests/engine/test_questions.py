@@ -255,8 +255,64 @@ def test_each_question_is_logged_when_it_opens_and_when_it_ends_and_never_what_i
     same = {"id": name, "method": COMMAND, "thread_id": "t1", "log_level": "info"}
     assert logged == [
         {"event": "question.opened"} | same,
-        {"event": "question.closed", "by": "serverRequest/resolved", "age_s": 1.5} | same,
+        {
+            "event": "question.closed",
+            "how": "answered",
+            "by": "serverRequest/resolved",
+            "age_s": 1.5,
+        }
+        | same,
     ]
+
+
+def end_item(status="declined", item="i1"):
+    ended = {"id": item, "type": "commandExecution", "status": status}
+    return Notification("item/completed", PLACE | {"item": ended})
+
+
+def end_turn():
+    return Notification("turn/completed", {"threadId": "t1", "turn": {"id": "u1"}})
+
+
+@pytest.mark.parametrize("status", ["declined", "completed", "failed"])
+def test_how_an_item_ends_that_was_asked_about_shows_in_the_log_what_was_decided(status):
+    questions = OpenQuestions(KnownQuestions(is_logged=True), PEER)
+    questions.ask(request())
+    questions.hear(resolve(0))
+    with capture_logs() as logged:
+        questions.hear(end_item(item="i2"))
+        questions.hear(end_item(status))
+        questions.hear(end_item(status))
+    (line,) = logged
+    name = identify_question(request(), PEER)
+    assert (line["event"], line["id"], line["item"]) == ("question.decided", name, status)
+
+
+@pytest.mark.parametrize(
+    ("news", "how"),
+    [
+        (end_turn(), "turn_ended"),
+        (Notification("thread/closed", {"threadId": "t1"}), "thread_closed"),
+    ],
+)
+def test_what_nobody_has_answered_is_logged_as_that(news, how):
+    questions = OpenQuestions(KnownQuestions(is_logged=True), PEER)
+    questions.ask(request(method="item/tool/call"))
+    with capture_logs() as logged:
+        questions.hear(news)
+        questions.hear(end_item())
+    assert [(line["event"], line["how"]) for line in logged] == [("question.closed", how)]
+
+
+def test_what_an_item_does_not_show_is_not_logged_as_decided():
+    # A part of a command; and what is no command at all.
+    for number, asked in enumerate(({"approvalId": "a"}, {"method": "item/tool/requestUserInput"})):
+        questions = OpenQuestions(KnownQuestions(is_logged=True), PEER)
+        questions.ask(request(number, **asked))
+        questions.hear(resolve(number))
+        with capture_logs() as logged:
+            questions.hear(end_item())
+        assert logged == []
 
 
 def test_those_of_a_command_are_not_logged(questions):
@@ -264,6 +320,7 @@ def test_those_of_a_command_are_not_logged(questions):
         for number in range(OPEN_MAX + 1):
             questions.ask(request(number))
         questions.hear(resolve(0))
+        questions.hear(end_item())
     assert logged == []
 
 
