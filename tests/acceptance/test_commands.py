@@ -106,7 +106,7 @@ def test_a_machine_is_healthy_until_its_server_goes(rig: Rig, machine: Machine):
     machine.stop()
     alone = machine.run("status", "--json")
     assert (alone.code, alone.body["supervisor"]) == (1, "down")
-    assert "codexdrv supervise" in " ".join(alone.body["problems"])
+    assert "codexdrv supervise" in " ".join(alone.body["remedies"])
 
 
 def test_threads_lists_the_threads_of_the_server(rig: Rig, machine: Machine):
