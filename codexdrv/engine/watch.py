@@ -258,4 +258,6 @@ class ThreadWatch:
         if view.path is None:
             subscription = Subscription.EPHEMERAL
         # The turn, if any, stays as notifications told it: a response never takes back newer news.
-        self.state = self.state._replace(subscription=subscription, status=view.status)
+        self.state = self.state._replace(
+            subscription=subscription, status=view.status, is_waiting=view.waiting
+        )

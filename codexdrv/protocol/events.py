@@ -159,6 +159,12 @@ def read_status(value: Any) -> ThreadStatus:
     return _member(ThreadStatus, word, ThreadStatus.UNKNOWN)
 
 
+def read_waiting(status: Any) -> bool:
+    """Say whether a thread's `status` object says that an approval or a question is open."""
+    flags = status.get("activeFlags") if isinstance(status, dict) else None
+    return isinstance(flags, list) and any(str(flag).startswith("waitingOn") for flag in flags)
+
+
 def read_turn_status(value: Any) -> TurnStatus:
     """Read a turn's `status`."""
     return _member(TurnStatus, value, TurnStatus.OTHER)
@@ -175,16 +181,15 @@ def read_user_message(item: Any, turn: TurnId) -> UserMessage | None:
 
 def _read_status_changed(params: dict[str, Any]) -> Event:
     status = params.get("status")
-    flags = status.get("activeFlags") if isinstance(status, dict) else None
-    waiting = isinstance(flags, list) and any(str(flag).startswith("waitingOn") for flag in flags)
-    return StatusChanged(_thread(params), read_status(status), waiting)
+    return StatusChanged(_thread(params), read_status(status), read_waiting(status))
 
 
 def _read_thread_started(params: dict[str, Any]) -> Event:
     thread = params.get("thread")
     if not isinstance(thread, dict) or not isinstance(thread.get("id"), str):
         raise MalformedMessage("thread/started names no thread.")
-    return StatusChanged(ThreadId(thread["id"]), read_status(thread.get("status")), waiting=False)
+    status = thread.get("status")
+    return StatusChanged(ThreadId(thread["id"]), read_status(status), read_waiting(status))
 
 
 def _read_turn_started(params: dict[str, Any]) -> Event:
@@ -224,10 +229,6 @@ def _read_warning(params: dict[str, Any]) -> Event:
     return Warned(named, str(params.get("message") or ""))
 
 
-def _read_thread_closed(params: dict[str, Any]) -> Event:
-    return ThreadClosed(_thread(params))
-
-
 def _read_thread_moved(params: dict[str, Any]) -> Event:
     return ThreadMoved(_thread(params))
 
@@ -237,7 +238,7 @@ READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
     "item/completed": _read_item_completed,
     "item/started": _read_item_started,
     "thread/archived": _read_thread_moved,
-    "thread/closed": _read_thread_closed,
+    "thread/closed": lambda params: ThreadClosed(_thread(params)),
     "thread/deleted": _read_thread_moved,
     "thread/reverted": _read_thread_moved,
     "thread/started": _read_thread_started,

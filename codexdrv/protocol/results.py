@@ -14,6 +14,7 @@ from codexdrv.protocol.events import (
     read_status,
     read_turn_status,
     read_user_message,
+    read_waiting,
 )
 
 
@@ -33,6 +34,8 @@ class ThreadView(NamedTuple):
     path: str | None
     cwd: str
     preview: str
+    #: An approval or a question is open.
+    waiting: bool = False
 
 
 class Page(NamedTuple):
@@ -159,6 +162,7 @@ def _thread_view(thread: Any) -> ThreadView:
         path if isinstance(path, str) and not found.get("ephemeral") else None,
         str(found.get("cwd") or ""),
         str(found.get("preview") or ""),
+        read_waiting(found.get("status")),
     )
 
 

@@ -260,6 +260,10 @@ def test_another_life_of_ours_knows_a_question_by_the_same_id(rig: Rig, machine:
         "the question, as old as this life knows it",
     )
     assert wait_for_question(machine)["id"] == before["id"]
+    # Nobody tells it that the thread waits: it is in the answer to the resume.
+    snapshot = load_snapshot(str(machine.state))
+    assert snapshot is not None
+    assert snapshot.body["threads"][before["thread"]]["waiting"] is True
 
 
 def test_without_a_supervisor_nothing_is_known(rig: Rig, machine: Machine):

@@ -38,6 +38,17 @@ async def test_a_resume_subscribes_and_learns_where_the_record_is(bench, thread)
     assert params == {"threadId": thread.id, "excludeTurns": True}
 
 
+@pytest.mark.parametrize("flags", [("waitingOnApproval",), ()])
+async def test_a_resume_learns_whether_a_question_was_open_before_anybody_listened(
+    bench, thread, flags
+):
+    bench.server.begin(thread, client_id="m1")
+    thread.flags = flags
+    async with watching(bench, thread) as watch:
+        await watch.resume()
+        assert watch.state.is_waiting is bool(flags)
+
+
 async def test_a_resume_reads_the_newest_page_for_what_was_missed(bench, thread):
     bench.admit(thread=thread)
     await bench.send_away()

@@ -77,6 +77,8 @@ class FakeThread:
     is_legacy: bool = False
     #: Read cold after a kill, it lacks what was recorded last: WIRE-FACTS, "Cold reads are stale".
     lags_cold: bool = False
+    #: What it says that its turn waits for.
+    flags: tuple[str, ...] = ()
     #: Items that cold reads lack.
     unseen: set = field(default_factory=set)
     #: Shown, and not written yet; with their turns.
@@ -91,7 +93,7 @@ class FakeThread:
         if not self.is_loaded:
             return {"type": "notLoaded"}
         is_active = self.running is not None and not self.running.is_hidden
-        return {"type": "active", "activeFlags": []} if is_active else {"type": "idle"}
+        return {"type": "active", "activeFlags": [*self.flags]} if is_active else {"type": "idle"}
 
     @property
     def messages(self) -> list[tuple[str | None, str]]:

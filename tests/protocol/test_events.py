@@ -66,6 +66,11 @@ KNOWN = [
         StatusChanged(THREAD, ThreadStatus.IDLE, waiting=False),
     ),
     (
+        "thread/started",
+        {"thread": {"id": THREAD, **status("active", activeFlags=["waitingOnApproval"])}},
+        StatusChanged(THREAD, ThreadStatus.ACTIVE, waiting=True),
+    ),
+    (
         "thread/status/changed",
         status("active", activeFlags=[]),
         StatusChanged(THREAD, ThreadStatus.ACTIVE, waiting=False),

@@ -186,6 +186,12 @@ def test_a_thread_that_keeps_no_record_has_no_path(changes):
     assert results.read_thread_view({"thread": SHAPE | changes}).path is None
 
 
+def test_a_thread_that_waits_for_an_answer_says_so():
+    waiting = {"status": {"type": "active", "activeFlags": ["waitingOnApproval"]}}
+    assert results.read_thread_view({"thread": SHAPE | waiting}).waiting
+    assert not results.read_thread_view({"thread": SHAPE}).waiting
+
+
 def test_a_thread_of_which_little_is_told_is_a_thread():
     view = results.read_thread_view({"thread": {"id": THREAD}})
     assert view == ThreadView(THREAD, ThreadStatus.UNKNOWN, None, "", "")
