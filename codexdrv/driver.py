@@ -1,6 +1,7 @@
 """One life: reconnect for ever, and on each connection serve every thread that owes something."""
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import anyio
 
@@ -10,7 +11,7 @@ from codexdrv.connect import Connect
 from codexdrv.engine.lane import LanePace
 from codexdrv.engine.lanes import Lanes, LaneSettings
 from codexdrv.engine.ledger import Ledger
-from codexdrv.engine.questions import OpenQuestion
+from codexdrv.engine.questions import KnownQuestions, OpenQuestion
 from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Link
 from codexdrv.engine.surroundings import REAL, Surroundings
@@ -42,6 +43,7 @@ class Driver:
         in_thread: InThread,
         surroundings: Surroundings = REAL,
         scope: Collection[ThreadId] | None = None,
+        asked_since: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._ledger = Ledger(
@@ -64,6 +66,7 @@ class Driver:
             self._lanes,
             limits=config.limits,
             policy=policy,
+            known=KnownQuestions(on_change=self.notify, is_logged=True, asked_since=asked_since),
             version=version,
             codex_home=config.server.codex_home,
             heeds_ring=config.server.spawn is None,

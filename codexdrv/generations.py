@@ -51,6 +51,7 @@ class Generations:
         *,
         limits: Limits,
         policy: Policy,
+        known: KnownQuestions,
         version: str,
         codex_home: str,
         heeds_ring: bool,
@@ -64,6 +65,7 @@ class Generations:
             lanes: what is served on it.
             limits: when a connection is dead.
             policy: who answers the server's questions.
+            known: what was seen of these.
             version: ours.
             codex_home: the home that the server must have.
             heeds_ring: a ring cuts a pause short. Not where we start the server ourselves: nobody
@@ -79,7 +81,7 @@ class Generations:
         self._codex_home = codex_home
         self._heeds_ring = heeds_ring
         self._on_change = on_change
-        self._known = KnownQuestions(on_change=on_change, is_logged=True)
+        self._known = known
         self._rung = anyio.Event()
         self._number, self._failures, self._has_served = 0, 0, False
         #: How long the last connection stood; 0: it did not come about.

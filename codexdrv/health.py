@@ -51,8 +51,8 @@ class Machine(NamedTuple):
 
     @property
     def is_gone(self) -> bool:
-        """Say whether a supervisor has ended untold: one that is told takes its picture down."""
-        return self.picture is not None and not self.is_up
+        """Say whether a supervisor has ended untold: one that is told says so in its picture."""
+        return self.picture is not None and not self.is_up and not self.picture.has_ended
 
     @property
     def stranger(self) -> str | None:

@@ -37,6 +37,22 @@ class Snapshot(NamedTuple):
         threads = (each.get("thread") for each in found if isinstance(each, dict))
         return frozenset(ThreadId(each) for each in threads if isinstance(each, str))
 
+    @property
+    def asked_since(self) -> dict[str, int]:
+        """When each question that is open was first seen, by its id; Unix milliseconds."""
+        questions = self.body.get("questions")
+        found = questions if isinstance(questions, list) else []
+        return {
+            each["id"]: each["since_ms"]
+            for each in found
+            if isinstance(each, dict) and isinstance(each.get("since_ms"), int) and "id" in each
+        }
+
+    @property
+    def has_ended(self) -> bool:
+        """The supervisor was told to stop, and has stopped."""
+        return self.body.get("ended") is True
+
     def stranger(self, version: str) -> str | None:
         """Name the codexdrv that wrote it, if it may know other members than ours, or None.
 

@@ -1,7 +1,8 @@
 """One run of the dispatcher: numbered in the journal, under the lock."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import structlog
@@ -38,6 +39,7 @@ def begin(
     *,
     version: str,
     scope: Collection[ThreadId] | None = None,
+    asked_since: Mapping[str, int] = MappingProxyType({}),
 ) -> Life:
     """Begin a life in the journal, under the lock.
 
@@ -47,6 +49,7 @@ def begin(
         connect: opens connections.
         version: ours.
         scope: the only threads that are served; None: all.
+        asked_since: when the last life first saw a question of the server, by its id.
 
     Raises:
         JournalError: the journal cannot be used; nothing was written.
@@ -75,6 +78,7 @@ def begin(
         version=version,
         in_thread=in_one_thread(),
         scope=scope,
+        asked_since=asked_since,
     )
     return Life(config, driver, number, began_ms, version)
 

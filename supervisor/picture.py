@@ -8,11 +8,11 @@ from typing import Any
 
 from codexdrv.clock import now_ms
 from codexdrv.config import Target
-from codexdrv.engine.questions import question_object
+from codexdrv.engine.question import question_object
 from codexdrv.engine.session import Link
 from codexdrv.engine.watch import ThreadWatch
 from codexdrv.health import server_table
-from codexdrv.snapshot import FILE_NAME, FORMAT
+from codexdrv.snapshot import FILE_NAME, FORMAT, load_snapshot
 from supervisor.life import Life
 from supervisor.upgrade import Upgrade
 
@@ -26,6 +26,7 @@ def draw(life: Life, upgrade: Upgrade) -> dict[str, Any]:
         "version": life.version,
         "format": FORMAT,
         "config": server_table(life.config.server),
+        "ended": False,
         "life": life.number,
         "began_at_ms": life.began_ms,
         "server": _server(driver.link(), upgrade),
@@ -84,10 +85,11 @@ def _thread(
     }
 
 
-def remove_snapshot(directory: str) -> None:
-    """Take the last picture down: we end because we were told to, and nobody need wonder."""
-    with suppress(OSError):
-        os.unlink(f"{directory}/{FILE_NAME}")
+def end_snapshot(directory: str) -> None:
+    """Write into the last picture that we end because we were told to; nobody need wonder."""
+    if last := load_snapshot(directory):
+        with suppress(OSError):
+            write_snapshot(directory, last.body | {"ended": True})
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -13,9 +13,10 @@ from codexdrv.errors import CodexdrvError
 from codexdrv.ids import ThreadId
 from codexdrv.journal.journal import Journal
 from codexdrv.lock import held_lock
+from codexdrv.snapshot import load_snapshot
 from supervisor.farewell import take_leave, tell_cut
 from supervisor.life import Life, begin
-from supervisor.picture import remove_snapshot, say
+from supervisor.picture import end_snapshot, say
 from supervisor.readiness import Readiness
 from supervisor.ringer import hear_bell, hung_bell
 from supervisor.signals import Signals
@@ -111,7 +112,14 @@ async def _live(config: Config, terms: Terms, signals: Signals) -> str | None:
     # The journal first: it makes the directory, and checks that it is safe.
     with Journal(directory) as journal, held_lock(directory), hung_bell(directory) as ringer:
         async with hosting(config.server, directory=directory) as own:
-            life = begin(config, journal, way_to(config.server, own), version=terms.version)
+            last = load_snapshot(directory)
+            life = begin(
+                config,
+                journal,
+                way_to(config.server, own),
+                version=terms.version,
+                asked_since=last.asked_since if last else {},
+            )
             upgrade = Upgrade(config.server)
             if own is not None:
                 own.on_change = life.driver.notify
@@ -119,7 +127,7 @@ async def _live(config: Config, terms: Terms, signals: Signals) -> str | None:
             parts = _Parts(terms, signals, ringer, own, upgrade, readiness)
             left = await _run(life, parts)
         tell_cut(left.running, config.server.spawn, own)
-        remove_snapshot(directory)
+        end_snapshot(directory)
         log.info("life.ended")
     return left.problem
 

@@ -10,6 +10,7 @@ import structlog
 from codexdrv.config import Limits
 from codexdrv.connect import Connection
 from codexdrv.engine.lanes import Lanes, LaneSettings
+from codexdrv.engine.questions import KnownQuestions
 from codexdrv.errors import LinkLost, NoServer, ServerKeepsDying
 from codexdrv.generations import STEADY_S, Generations
 from codexdrv.protocol.questions import Policy
@@ -48,6 +49,7 @@ def make(connect=None, **kept):
         kept.get("lanes"),
         limits=Limits(),
         policy=Policy.LEAVE,
+        known=KnownQuestions(),
         version="0",
         codex_home=kept.get("codex_home", "/home"),
         heeds_ring=kept.get("heeds_ring", True),

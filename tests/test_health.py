@@ -54,6 +54,10 @@ def test_a_journal_that_the_supervisor_cannot_use_is_not_well():
     ]
 
 
+def test_a_supervisor_that_was_told_to_end_is_not_missed():
+    assert judge(make_snapshot(ended=True), is_up=False) == []
+
+
 def test_a_supervisor_that_ended_untold_is_missed():
     (problem,) = judge(make_snapshot(), is_up=False)
     assert problem == "the supervisor has ended untold"

@@ -56,3 +56,10 @@ def test_a_picture_is_stale_after_fifteen_seconds(age_ms, is_stale):
 )
 def test_a_picture_of_another_version_or_format_is_a_strangers(body, who):
     assert Snapshot(NOW_MS, body).stranger("0.1.0") == who
+
+
+def test_the_ages_of_questions_are_read_from_any_picture():
+    questions = [{"id": "a", "since_ms": 5}, {"id": "b"}, {"since_ms": 6}, "nonsense"]
+    assert Snapshot(0, {"questions": questions}).asked_since == {"a": 5}
+    assert Snapshot(0, {}).asked_since == {}
+    assert not Snapshot(0, {}).has_ended

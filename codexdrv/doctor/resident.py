@@ -101,7 +101,7 @@ def _judge_silence(seen: ResidentSeen, live: int) -> Finding:
     if live:
         waiting = "1 delivery waits" if live == 1 else f"{live} deliveries wait"
         return wrong(NAME, f"down, and {waiting} for it", START)
-    if seen.snapshot is not None:
+    if seen.snapshot is not None and not seen.snapshot.has_ended:
         return wrong(NAME, "down, and nobody had told it to stop: its log says why", START)
     return note(NAME, "down; nothing waits", START)
 

@@ -1,38 +1,34 @@
 """The open questions of one connection: which there are, since when, and how each ends."""
 
-import hashlib
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
 
 import anyio
-import orjson
 import structlog
 
 from codexdrv.clock import now_ms as read_clock
+from codexdrv.engine.question import OpenQuestion, identify_question
+from codexdrv.ids import ThreadId
 from codexdrv.protocol.asked import (
     RESOLVED,
     End,
-    Place,
     can_be_named,
     is_settled,
     is_shown_by_item,
     place_of,
-    questions_of,
     read_end,
-    required_of,
     settles,
 )
 from codexdrv.protocol.printable import CUT
-from codexdrv.protocol.questions import YES, Decision, offered, posture_of
-from codexdrv.protocol.summaries import read_files, summarize
+from codexdrv.protocol.questions import YES, offered, posture_of
+from codexdrv.protocol.summaries import FILE_CHANGE, read_files, summarize
 from codexdrv.transport.peer import PeerIdentity
 from codexdrv.wire.message import Notification, Request
 
 
 OPEN_MAX = 100
 """A thread has one or two; whoever made more would fill the status file."""
-
-ID_DIGITS = 16
 
 ENDED = {
     RESOLVED: "answered",
@@ -47,36 +43,6 @@ Value = TypeVar("Value")
 log = structlog.get_logger()
 
 
-class OpenQuestion(NamedTuple):
-    """A question of the server that nobody has answered yet."""
-
-    #: Ours: the same for everybody who sees this question of this very server process.
-    id: str
-    request: Request
-    kind: str
-    place: Place
-    #: When this life first saw it; Unix milliseconds.
-    since_ms: int
-    #: What is asked, safe to show.
-    summary: str
-    decisions: tuple[Decision, ...]
-
-
-def identify_question(request: Request, server: PeerIdentity | None) -> str:
-    """Name a question for ever: no other one, of this server or a later one, has this id.
-
-    Nor has the same one with a word changed: whoever answers answers what was shown.
-    """
-    process = list(server[:3]) if server else None
-    asked = [process, request.id, request.method]
-    try:
-        whole = orjson.dumps([*asked, request.params], option=orjson.OPT_SORT_KEYS)
-    except orjson.JSONEncodeError:
-        # It nests deeper than any server passes on.
-        whole = orjson.dumps([*asked, *place_of(request)])
-    return hashlib.sha256(whole).hexdigest()[:ID_DIGITS]
-
-
 class KnownQuestions:
     """What one life has seen of the questions of a server, over all connections to it.
 
@@ -89,6 +55,7 @@ class KnownQuestions:
         now_ms: Callable[[], int] = read_clock,
         on_change: Callable[[], None] = lambda: None,
         is_logged: bool = False,
+        asked_since: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Begin with none.
 
@@ -96,7 +63,9 @@ class KnownQuestions:
             now_ms: the wall clock.
             on_change: told that there are others now.
             is_logged: a supervisor's are; a command's would stand between its own words.
+            asked_since: when an earlier life first saw a question, by its id.
         """
+        self._asked_since = asked_since
         self.now_ms = now_ms
         self.on_change = on_change
         self._is_logged = is_logged
@@ -113,6 +82,11 @@ class KnownQuestions:
         """Look up a question that was seen and not settled."""
         return self._seen.get(name)
 
+    def first_seen_ms(self, name: str) -> int:
+        """Say since when a question is open, as far as anybody of us has seen; Unix time."""
+        now_ms = self.now_ms()
+        return min(now_ms, self._asked_since.get(name, now_ms))
+
     def note(self, question: OpenQuestion) -> None:
         """Remember a question that was not seen before; the oldest ones are forgotten first."""
         while len(self._seen) >= 2 * OPEN_MAX:
@@ -120,6 +94,10 @@ class KnownQuestions:
         self._seen[question.id] = question
         if self._is_logged:
             log.info("question.opened", **_logged(question))
+
+    def amend(self, question: OpenQuestion) -> None:
+        """More is known of what a question asks."""
+        self._seen[question.id] = question
 
     def forget(self, question: OpenQuestion, by: str) -> None:
         """A question is settled, or can be by nobody any more."""
@@ -215,6 +193,25 @@ class OpenQuestions:
                 if is_settled(question.request, settled):
                     self._close(question, news.method)
 
+    def lacks_files(self, thread: ThreadId) -> bool:
+        """Say whether a thread may ask about files that nobody has named to us."""
+        asked = [each for each in self._open.values() if each.place.thread == thread]
+        return not asked or any(
+            each.request.method == FILE_CHANGE and each.place.item not in self._files
+            for each in asked
+        )
+
+    def learn_files(self, thread: ThreadId, files: Mapping[str, str]) -> None:
+        """Take from a read which files the items of a thread are about to change."""
+        for item, said in files.items():
+            _keep(self._files, item, said)
+        for key, question in self._open.items():
+            if question.place.thread == thread and question.place.item in files:
+                again = self._read(question.id, question.request)
+                self._open[key] = again._replace(since_ms=question.since_ms)
+                self._known.amend(self._open[key])
+                self._tell_change()
+
     def forget(self) -> None:
         """Something the server said is lost: what is still open, it says again."""
         self._open.clear()
@@ -232,7 +229,7 @@ class OpenQuestions:
             request,
             posture_of(request.method).kind,
             place,
-            self._known.now_ms(),
+            self._known.first_seen_ms(name),
             summary,
             tuple(
                 word for word in offered(request) if is_certain and (is_whole or word not in YES)
@@ -275,21 +272,4 @@ def _logged(question: OpenQuestion) -> dict[str, object]:
         "id": question.id,
         "method": question.request.method,
         "thread_id": question.place.thread,
-    }
-
-
-def question_object(question: OpenQuestion) -> dict[str, object]:
-    """Lay a question out as the status file has it, and as `attention --json` prints it."""
-    is_acceptable = Decision.ACCEPT in question.decisions
-    return {
-        "id": question.id,
-        "method": question.request.method,
-        "kind": question.kind,
-        "thread": question.place.thread,
-        "turn": question.place.turn,
-        "since_ms": question.since_ms,
-        "summary": question.summary,
-        "decisions": list(question.decisions),
-        "questions": list(questions_of(question.request)) if is_acceptable else [],
-        "required": list(required_of(question.request)) if is_acceptable else [],
     }

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import anyio
 
-from codexdrv.engine.questions import OpenQuestion
+from codexdrv.engine.question import OpenQuestion
 from codexdrv.engine.session import Session
 from codexdrv.errors import NotFound
 from codexdrv.ids import ThreadId

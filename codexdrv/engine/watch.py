@@ -1,5 +1,7 @@
 """What one generation knows of one thread, and the reads that teach it more."""
 
+from contextlib import suppress
+
 import anyio
 
 from codexdrv.engine.history import fetch_newest_page
@@ -11,9 +13,17 @@ from codexdrv.engine.session import Session
 from codexdrv.errors import CodexdrvError, Refused
 from codexdrv.ids import ThreadId, TurnId
 from codexdrv.protocol.events import Event, ItemCompleted, ItemKind, TurnEnded
-from codexdrv.protocol.methods import fence, interrupt_turn, read_thread, resume_thread, unsubscribe
+from codexdrv.protocol.methods import (
+    fence,
+    interrupt_turn,
+    read_thread,
+    resume_thread,
+    show_turn,
+    unsubscribe,
+)
 from codexdrv.protocol.refusals import Meaning, Understood, read_refusal
 from codexdrv.protocol.results import ThreadView, read_thread_view
+from codexdrv.protocol.summaries import read_turn_files
 from codexdrv.rules.thread import (
     Subscription,
     ThreadState,
@@ -113,6 +123,8 @@ class ThreadWatch:
         except CodexdrvError:
             self.state = self.state._replace(subscription=Subscription.NONE)
             raise
+        if self.state.is_waiting and self.session.questions.lacks_files(self.thread):
+            await self._learn_files()
 
     async def unsubscribe(self) -> None:
         """Stop listening.
@@ -228,6 +240,12 @@ class ThreadWatch:
                 await self._learn_who_holds()
         else:
             raise refused
+
+    async def _learn_files(self) -> None:
+        # A question about files does not name them; its item did, before we listened.
+        with suppress(CodexdrvError):
+            shown = await self.session.call(show_turn(self.thread))
+            self.session.questions.learn_files(self.thread, read_turn_files(shown))
 
     async def _learn_who_holds(self) -> None:
         now_s = anyio.current_time()

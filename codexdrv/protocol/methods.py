@@ -102,6 +102,16 @@ def resume_thread(thread: ThreadId) -> Call:
     return Call("thread/resume", {"threadId": thread, "excludeTurns": True}, RESUME_TIMEOUT_S)
 
 
+def show_turn(thread: ThreadId) -> Call:
+    """Resume what is resumed, and be shown its newest turn with all its items.
+
+    From the server's memory: no list shows, on every version, an item that has not ended.
+    """
+    page = {"limit": 1, "sortDirection": "desc", "itemsView": "full"}
+    params = {"threadId": thread, "excludeTurns": True, "initialTurnsPage": page}
+    return Call("thread/resume", params, RESUME_TIMEOUT_S)
+
+
 def read_thread(thread: ThreadId, *, with_turns: bool = False) -> Call:
     """Read a thread, loaded or not; with all its turns only where nothing else lists them."""
     return Call("thread/read", {"threadId": thread, "includeTurns": with_turns}, READ_TIMEOUT_S)

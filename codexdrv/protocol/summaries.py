@@ -13,6 +13,9 @@ from codexdrv.protocol.questions import Params
 from codexdrv.wire.message import Notification, Request
 
 
+FILE_CHANGE = "item/fileChange/requestApproval"
+
+
 def summarize(request: Request, files: str = "") -> str:
     """Say what is asked, in one line; what others wrote stands in “quotes” that it cannot hold.
 
@@ -21,7 +24,7 @@ def summarize(request: Request, files: str = "") -> str:
         files: for a change of files that its item named, which; as `read_files` says it.
     """
     said = SUMMARIES.get(request.method, _nothing)(request.params)
-    if request.method == "item/fileChange/requestApproval":
+    if request.method == FILE_CHANGE:
         said = [f"change {files or 'files; it does not say which'}", *said]
     reason = text_in(request.params, "reason")
     return limited(", ".join(said + ([f"because {quoted(reason)}"] if reason else [])))
@@ -29,13 +32,25 @@ def summarize(request: Request, files: str = "") -> str:
 
 def read_files(news: Notification) -> tuple[str, str] | None:
     """Read of an item that begins to change files: its id, and which; questions do not say it."""
-    item = object_in(news.params, "item")
+    return _files_of(object_in(news.params, "item")) if news.method == "item/started" else None
+
+
+def read_turn_files(result: object) -> dict[str, str]:
+    """Read the same of the turn that the answer to `show_turn` has: by the item's id."""
+    page = object_in(result if isinstance(result, dict) else {}, "initialTurnsPage")
+    items = [item for turn in _objects(page.get("data")) for item in _objects(turn.get("items"))]
+    return dict(found for item in items if (found := _files_of(item)) is not None)
+
+
+def _files_of(item: Params) -> tuple[str, str] | None:
     identity, changes = text_in(item, "id"), item.get("changes")
-    is_change = news.method == "item/started" and item.get("type") == "fileChange"
-    if not is_change or identity is None or not isinstance(changes, list):
+    if item.get("type") != "fileChange" or identity is None or not isinstance(changes, list):
         return None
-    found = [each for each in changes if isinstance(each, dict)]
-    return identity, listed([text_in(each, "path") or "?" for each in found])
+    return identity, listed([text_in(each, "path") or "?" for each in _objects(changes)])
+
+
+def _objects(value: object) -> list[Params]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _command(params: Params) -> list[str]:
@@ -107,7 +122,7 @@ def _quote(params: Params, name: str) -> str:
 
 SUMMARIES: dict[str, Callable[[Params], list[str]]] = {
     "item/commandExecution/requestApproval": _command,
-    "item/fileChange/requestApproval": _file_change,
+    FILE_CHANGE: _file_change,
     "item/permissions/requestApproval": _permissions,
     "item/tool/requestUserInput": _input,
     "mcpServer/elicitation/request": _elicitation,

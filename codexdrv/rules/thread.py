@@ -82,6 +82,7 @@ class ThreadState(NamedTuple):
     #: Turns that ended, newest last: a late item of one of them is no sign of life.
     finished: tuple[TurnId, ...] = ()
 
+
 _KINDS = {
     ItemKind.CONTEXT_COMPACTION: TurnKind.COMPACTION,
     ItemKind.ENTERED_REVIEW: TurnKind.REVIEW,

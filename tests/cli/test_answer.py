@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from codexdrv.cli.answer import BUSY_S, EPILOG, _one_at_a_time
-from codexdrv.engine.questions import KnownQuestions, OpenQuestions, question_object
+from codexdrv.engine.question import question_object
+from codexdrv.engine.questions import KnownQuestions, OpenQuestions
 from codexdrv.errors import AlreadyRunning
 from codexdrv.protocol.questions import Decision
 from codexdrv.snapshot import FILE_NAME

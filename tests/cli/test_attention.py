@@ -12,7 +12,8 @@ import pytest
 from codexdrv import __version__
 from codexdrv.cli.attention import BAR
 from codexdrv.clock import now_ms
-from codexdrv.engine.questions import KnownQuestions, OpenQuestions, question_object
+from codexdrv.engine.question import question_object
+from codexdrv.engine.questions import KnownQuestions, OpenQuestions
 from codexdrv.snapshot import FILE_NAME
 from codexdrv.wire.message import Request
 from tests.engine.kit import PEER

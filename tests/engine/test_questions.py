@@ -3,13 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from codexdrv.engine.questions import (
-    OPEN_MAX,
-    KnownQuestions,
-    OpenQuestions,
-    identify_question,
-    question_object,
-)
+from codexdrv.engine.question import identify_question, question_object
+from codexdrv.engine.questions import OPEN_MAX, KnownQuestions, OpenQuestions
 from codexdrv.protocol.printable import PARTS_MAX
 from codexdrv.protocol.questions import GIVES_UP_MS, Decision
 from codexdrv.wire.message import Notification, Request
@@ -315,6 +310,16 @@ def test_what_an_item_does_not_show_is_not_logged_as_decided():
         assert logged == []
 
 
+@pytest.mark.parametrize(("since_ms", "shown_ms"), [(500, 500), (10**15, None)])
+def test_a_question_that_an_earlier_life_saw_is_as_old_as_it_was(clock, since_ms, shown_ms):
+    """A clock that was set back since makes nothing younger than it is."""
+    name = identify_question(request(), PEER)
+    known = KnownQuestions(now_ms=lambda: clock.now_ms, asked_since={name: since_ms})
+    questions = OpenQuestions(known, PEER)
+    questions.ask(request())
+    assert questions.all()[0].since_ms == (shown_ms or clock.now_ms)
+
+
 def test_those_of_a_command_are_not_logged(questions):
     with capture_logs() as logged:
         for number in range(OPEN_MAX + 1):
@@ -342,3 +347,53 @@ async def test_whoever_waits_is_told_of_every_change(known):
     questions.hear(Notification("some/news", {}))
     questions.hear(resolve(0))
     assert len(changes) == 2
+
+
+# The files of a change that began before anybody listened
+
+
+CHANGE = "item/fileChange/requestApproval"
+
+
+def test_files_that_are_learned_later_are_told_and_the_question_is_the_same(questions, clock):
+    questions.ask(request(method=CHANGE))
+    (before,) = questions.all()
+    assert before.summary == "change files; it does not say which"
+    clock.now_ms += 1_000
+    questions.learn_files("t1", {"i1": "“/w/a”", "i2": "“/w/b”"})
+    (after,) = questions.all()
+    assert after == before._replace(summary="change “/w/a”")
+    # Also on the next connection.
+    assert questions._known.recall(before.id) == after
+
+
+def test_files_that_were_learned_before_are_told_at_once(questions):
+    questions.learn_files("t1", {"i1": "“/w/a”"})
+    questions.ask(request(method=CHANGE))
+    assert [each.summary for each in questions.all()] == ["change “/w/a”"]
+
+
+def test_files_of_another_thread_or_item_are_not_those_of_the_question(questions):
+    questions.ask(request(method=CHANGE))
+    questions.learn_files("t2", {"i1": "“/w/a”"})
+    questions.learn_files("t1", {"i2": "“/w/a”"})
+    assert [each.summary for each in questions.all()] == ["change files; it does not say which"]
+
+
+def test_more_files_than_are_shown_are_not_accepted(questions):
+    questions.ask(request(method=CHANGE))
+    assert Decision.ACCEPT in questions.all()[0].decisions
+    questions.learn_files("t1", {"i1": "“/w/a”, ✂ and 9 more"})
+    assert Decision.ACCEPT not in questions.all()[0].decisions
+
+
+def test_files_are_lacking_until_each_change_has_some_or_something_else_is_asked(questions):
+    # What it asks may still come.
+    assert questions.lacks_files("t1")
+    questions.ask(request(0))
+    assert not questions.lacks_files("t1")
+    assert questions.lacks_files("t2")
+    questions.ask(request(1, method=CHANGE))
+    assert questions.lacks_files("t1")
+    questions.learn_files("t1", {"i1": "“/w/a”"})
+    assert not questions.lacks_files("t1")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from codexdrv.engine.questions import identify_question
+from codexdrv.engine.question import identify_question
 from codexdrv.engine.replying import Outcome, Wanted, answer_question
 from codexdrv.errors import BadInput, CodexdrvError, LinkError, NotFound, Refused
 from codexdrv.ids import ThreadId

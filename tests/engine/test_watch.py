@@ -7,7 +7,7 @@ from codexdrv.errors import DeadlinePassed, Refused
 from codexdrv.protocol.events import ThreadStatus
 from codexdrv.rules.ownership import Phase
 from codexdrv.rules.thread import Subscription, TurnKind
-from codexdrv.wire.message import Notification
+from codexdrv.wire.message import Notification, Request
 from tests.engine.kit import pass_time, until
 from tests.fakes.server import DRAINING, NOT_SUPPORTED, OVERLOADED, UNHEARD_OF, Reply
 from tests.fakes.threads import user_message
@@ -47,6 +47,55 @@ async def test_a_resume_learns_whether_a_question_was_open_before_anybody_listen
     async with watching(bench, thread) as watch:
         await watch.resume()
         assert watch.state.is_waiting is bool(flags)
+
+
+CHANGE = {"id": "i1", "type": "fileChange", "changes": [{"path": "/w/a"}]}
+
+
+@pytest.mark.parametrize("is_asked_first", [True, False])
+async def test_what_waits_may_be_a_change_of_files_that_began_before_anybody_listened(
+    bench, thread, is_asked_first
+):
+    bench.server.begin(thread, client_id="m1").items.append(CHANGE)
+    thread.flags = ("waitingOnApproval",)
+    place = {"threadId": thread.id, "turnId": thread.running.id, "itemId": "i1"}
+    question = Request(0, "item/fileChange/requestApproval", place)
+    async with watching(bench, thread) as watch:
+        if is_asked_first:
+            watch.session.questions.ask(question)
+        await watch.resume()
+        watch.session.questions.ask(question)
+        (found,) = watch.session.questions.all()
+    assert found.summary == "change “/w/a”"
+    _, shown = bench.server.sent("thread/resume")
+    assert shown["excludeTurns"] is True
+    assert shown["initialTurnsPage"]["limit"] == 1
+
+
+async def test_where_a_command_is_asked_about_no_files_are_looked_for(bench, thread):
+    bench.server.begin(thread, client_id="m1")
+    thread.flags = ("waitingOnApproval",)
+    question = Request(0, "item/commandExecution/requestApproval", {"threadId": thread.id})
+    async with watching(bench, thread) as watch:
+        watch.session.questions.ask(question)
+        await watch.resume()
+    assert len(bench.server.sent("thread/resume")) == 1
+
+
+async def test_a_turn_that_cannot_be_shown_costs_no_subscription(bench, thread):
+    bench.server.begin(thread, client_id="m1")
+    thread.flags = ("waitingOnApproval",)
+    async with watching(bench, thread) as watch:
+        real = watch.read_page
+
+        async def read_and_refuse():
+            await real()
+            bench.server.refuse("thread/resume", OVERLOADED)
+
+        watch.read_page = read_and_refuse
+        await watch.resume()
+        assert watch.is_subscribed
+    assert len(bench.server.sent("thread/resume")) == 2
 
 
 async def test_a_resume_reads_the_newest_page_for_what_was_missed(bench, thread):

@@ -49,7 +49,11 @@ def resume_thread(server, connection, params) -> Outcome:
     thread.is_loaded = True
     thread.unseen = set()
     thread.subscribers.add(connection)
-    return {"thread": thread.shape(), "model": "scripted"}, nothing
+    answer = {"thread": thread.shape(), "model": "scripted"}
+    if "initialTurnsPage" in params:
+        newest = thread.turns[-1].shape(params["initialTurnsPage"]["itemsView"])
+        answer["initialTurnsPage"] = {"data": [newest], "nextCursor": None}
+    return answer, nothing
 
 
 def list_loaded(server, connection, params) -> Outcome:

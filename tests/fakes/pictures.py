@@ -75,6 +75,7 @@ def make_picture(server: dict[str, Any] = CONNECTED, **kept: Any) -> dict[str, A
         "version": __version__,
         "format": FORMAT,
         "config": CONFIG,
+        "ended": False,
         "life": 3,
         "began_at_ms": NOW_MS,
         "server": server,

@@ -52,6 +52,7 @@ CALLS = [
     # No override: sandbox, approvals and model stay the thread's own.
     (
         methods.resume_thread(THREAD),
+        methods.show_turn(THREAD),
         "thread/resume",
         {"threadId": THREAD, "excludeTurns": True},
     ),

@@ -22,7 +22,7 @@ from codexdrv.rules.lifecycle import WhenBusy
 from codexdrv.rules.thread import RunningTurn, Subscription, ThreadState, TurnKind
 from codexdrv.snapshot import FILE_NAME, FORMAT, load_snapshot
 from supervisor.life import Life
-from supervisor.picture import draw, say, write_snapshot
+from supervisor.picture import draw, end_snapshot, say, write_snapshot
 from supervisor.upgrade import Upgrade
 from tests.fakes.children import run_child
 from tests.fakes.orders import OTHER_THREAD, THREAD
@@ -111,6 +111,7 @@ def test_a_life_without_a_server_says_why(life):
         "version": "0.1.0",
         "format": FORMAT,
         "config": server_table(life.config.server),
+        "ended": False,
         "life": 3,
         "began_at_ms": 1_000,
         "server": {
@@ -178,3 +179,12 @@ def test_how_we_are_is_a_sentence(life):
     picture["server"] |= {"connected": True, "version": "0.171.0", "pid": 42}
     said = "Connected to codex 0.171.0, pid 42; threads: 0; open questions: 0"
     assert say(picture) == said
+
+
+def test_the_last_picture_says_that_the_end_was_meant(life, tmp_path):
+    end_snapshot(str(tmp_path))
+    assert load_snapshot(str(tmp_path)) is None
+    write_snapshot(str(tmp_path), draw(life, Upgrade(life.config.server)))
+    assert not load_snapshot(str(tmp_path)).has_ended
+    end_snapshot(str(tmp_path))
+    assert load_snapshot(str(tmp_path)).has_ended
