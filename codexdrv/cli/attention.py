@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> ExitCode:
 
 def _lines(questions: list[Question], config: Config, path: str | None) -> Iterator[str]:
     if not questions:
-        yield "No question of the server is open."
+        yield "No question of the server is open in the threads that codexdrv serves."
     names = {target.thread: name for name, target in config.targets.items()}
     now, columns = now_ms(), _columns()
     for question in questions:
