@@ -65,7 +65,8 @@ def words_of(way):
 def test_no_question_is_said_to_be_none(desk):
     be_up(desk)
     ran = desk.run("attention")
-    assert (ran.code, ran.out, ran.err) == (0, "No question of the server is open in the threads that codexdrv serves.\n", "")
+    said = "No question of the server is open in the threads that codexdrv serves.\n"
+    assert (ran.code, ran.out, ran.err) == (0, said, "")
     assert desk.run("attention", "--json").out == ""
 
 
