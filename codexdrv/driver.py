@@ -11,7 +11,8 @@ from codexdrv.connect import Connect
 from codexdrv.engine.lane import LanePace
 from codexdrv.engine.lanes import Lanes, LaneSettings
 from codexdrv.engine.ledger import Ledger
-from codexdrv.engine.questions import KnownQuestions, OpenQuestion
+from codexdrv.engine.question import OpenQuestion
+from codexdrv.engine.questions import KnownQuestions
 from codexdrv.engine.reconciliation import Patience
 from codexdrv.engine.session import Link
 from codexdrv.engine.surroundings import REAL, Surroundings

@@ -87,14 +87,14 @@ def test_what_an_operator_accepts_is_done_and_what_is_declined_is_not(
     rig: Rig, machine: Machine, kind: Kind, decision: str, begin
 ):
     truth, thread, turn = begin(rig, machine, kind)
-    question = wait_for_question(machine)
-    (body,) = machine.run("attention", "--json").bodies
-    check("question", body)
-    assert body == question
-    assert (body["method"], body["thread"], body["turn"]) == (kind.method, thread, turn)
+    wait_for_question(machine)
     # Whoever comes late is told by nobody which files are to be changed, and finds out.
     which = f"change “{rig.cwd / MADE}”" if kind is FILE_CHANGE else SHOWN[kind.method]
     machine.wait_until(lambda: which in listed(machine)[0]["summary"], "what is asked")
+    (body,) = machine.run("attention", "--json").bodies
+    check("question", body)
+    assert [body] == listed(machine)
+    assert (body["method"], body["thread"], body["turn"]) == (kind.method, thread, turn)
     done = machine.run("answer", body["id"][:6], "--decision", decision, "--json")
     check("answered", done.body)
     assert done.code == 0

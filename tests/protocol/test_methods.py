@@ -52,9 +52,17 @@ CALLS = [
     # No override: sandbox, approvals and model stay the thread's own.
     (
         methods.resume_thread(THREAD),
-        methods.show_turn(THREAD),
         "thread/resume",
         {"threadId": THREAD, "excludeTurns": True},
+    ),
+    (
+        methods.show_turn(THREAD),
+        "thread/resume",
+        {
+            "threadId": THREAD,
+            "excludeTurns": True,
+            "initialTurnsPage": {"limit": 1, "sortDirection": "desc", "itemsView": "full"},
+        },
     ),
     (
         methods.read_thread(THREAD),

@@ -16,7 +16,7 @@ from codexdrv.protocol.asked import (
 )
 from codexdrv.protocol.printable import CUT, PARTS_MAX, WHOLE_CHARACTERS
 from codexdrv.protocol.questions import POSTURES, offered
-from codexdrv.protocol.summaries import read_files, summarize
+from codexdrv.protocol.summaries import read_files, read_turn_files, summarize
 from codexdrv.wire.message import Notification, Request
 
 
@@ -140,6 +140,20 @@ def test_the_files_of_a_change_are_those_that_its_item_named():
 def test_the_files_of_a_change_that_say_no_path_are_counted():
     item = {"id": "i1", "type": "fileChange", "changes": [{}, {"path": deep()}, None]}
     assert read_files(Notification("item/started", {"item": item})) == ("i1", "“?”, “?”")
+
+
+def test_the_files_of_a_change_are_in_the_turn_that_runs():
+    change = {"id": "i1", "type": "fileChange", "changes": [{"path": "/w/x"}]}
+    items = [{"id": "i0", "type": "userMessage"}, change, None, change | {"id": 7}]
+    shown = {"initialTurnsPage": {"data": [{"items": items}, {"items": None}, 7]}}
+    assert read_turn_files(shown) == {"i1": "“/w/x”"}
+
+
+@pytest.mark.parametrize(
+    "shown", [None, [], {}, {"initialTurnsPage": None}, {"initialTurnsPage": {"data": {}}}]
+)
+def test_an_answer_that_shows_no_turn_names_no_files(shown):
+    assert read_turn_files(shown) == {}
 
 
 def test_there_is_an_end_to_what_is_said():
