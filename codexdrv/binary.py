@@ -35,6 +35,9 @@ LAYOUTS = ("bin/codex", "codex/codex")
 SOURCE_BUNDLED = "the bundled package"
 """It counts when nothing is named, and nothing is on PATH."""
 
+GET_BUNDLED = "`pip install '.[codex]'` in the checkout of codexdrv."
+"""Never a name that pip would look up in an index: there it is nobody's, or a stranger's."""
+
 NAME_IT = "Name the native executable itself, as codex under [server] in the configuration."
 
 _ELF = b"\x7fELF"
@@ -137,7 +140,7 @@ def find_binary(
         looked = ", ".join(directories) or "it names no absolute directory"
         raise NoCodex(
             f"There is no executable codex on PATH ({looked}). {error.message}",
-            hint=f"Install Codex, or {error.hint}. Is it elsewhere? {NAME_IT}",
+            hint=f"Install Codex, or the bundled one: {GET_BUNDLED} Is it elsewhere? {NAME_IT}",
         ) from error
 
 
@@ -151,7 +154,7 @@ def bundled_binary(package: str = BUNDLE) -> str:
         if _is_native(path):
             return path
     why = f"{' or '.join(paths)} is no native executable" if paths else f"no package {package}"
-    raise NoCodex(f"There is no bundled codex binary: {why}.", hint="pip install 'codexdrv[codex]'")
+    raise NoCodex(f"There is no bundled codex binary: {why}.", hint=f"Install it: {GET_BUNDLED}")
 
 
 def read_version(path: str, *, timeout_s: float = VERSION_TIMEOUT_S) -> str:

@@ -6,7 +6,15 @@ import os
 import codex_cli_bin
 import pytest
 
-from codexdrv.binary import BUNDLE, MACHINE, Binary, bundled_binary, find_binary, read_version
+from codexdrv.binary import (
+    BUNDLE,
+    GET_BUNDLED,
+    MACHINE,
+    Binary,
+    bundled_binary,
+    find_binary,
+    read_version,
+)
 from codexdrv.errors import ConfigurationError, ExitCode, NoCodex
 
 
@@ -125,7 +133,7 @@ def test_then_none_and_it_says_what_was_looked_at(bin_path):
         f"There is no executable codex on PATH (/nonexistent/bin, {bin_path}). "
         "There is no bundled codex binary: no package no_such_bundle."
     )
-    assert "pip install 'codexdrv[codex]'" in caught.value.hint
+    assert GET_BUNDLED in caught.value.hint
     assert "under [server]" in caught.value.hint
     assert caught.value.exit_code is ExitCode.UNAVAILABLE
 
@@ -329,7 +337,7 @@ def test_the_bundled_codex_is_the_one_that_its_package_says():
 def test_a_missing_bundle_says_what_to_install():
     with pytest.raises(NoCodex, match="no package no_such_bundle") as caught:
         bundled_binary(NO_BUNDLE)
-    assert caught.value.hint == "pip install 'codexdrv[codex]'"
+    assert caught.value.hint == f"Install it: {GET_BUNDLED}"
     assert caught.value.exit_code is ExitCode.UNAVAILABLE
     assert not caught.value.retryable
 

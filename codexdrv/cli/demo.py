@@ -9,8 +9,7 @@ from pathlib import Path
 from codexdrv import __version__
 from codexdrv.binary import bundled_binary
 from codexdrv.demo.scenario import BUSY, DOWN, IDLE, MESSAGES, RESTART, Message, Proof, Stage
-from codexdrv.doctor.interpreter import WITH_CODEX
-from codexdrv.errors import ExitCode, NoCodex
+from codexdrv.errors import ExitCode
 
 
 EPILOG = """\
@@ -33,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> ExitCode:
     """Play the four scenes, then show the thread's own history."""
     began = time.monotonic()
-    binary = _find_codex()
+    binary = bundled_binary()
     root = Path(tempfile.mkdtemp(prefix="codexdrv-demo-"))
     try:
         stage = Stage(root, binary, version=__version__)
@@ -54,14 +53,6 @@ def run(args: argparse.Namespace) -> ExitCode:
         f"\n{'It holds' if proof.holds else 'IT DOES NOT HOLD'}; {time.monotonic() - began:.1f} s."
     )
     return ExitCode.OK if proof.holds else ExitCode.FAILED
-
-
-def _find_codex() -> str:
-    """Find the codex that it was made for. Raises: NoCodex."""
-    try:
-        return bundled_binary()
-    except NoCodex as error:
-        raise NoCodex(error.message, hint=WITH_CODEX) from error
 
 
 def _play(stage: Stage) -> Proof:

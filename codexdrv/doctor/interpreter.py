@@ -23,10 +23,6 @@ OF_ITS_OWN = (
 )
 AGAIN = "Install codexdrv again: `pip install --force-reinstall .` in its checkout."
 UPGRADE = "Upgrade codexdrv: `git pull` in its checkout, then install it from there again."
-WITH_CODEX = (
-    "Run `pip install '.[codex]'` in the checkout of codexdrv, in the environment that it runs in."
-)
-
 OF_THE_SYSTEM = "Install codexdrv with a Python that stays, such as /usr/bin/python3."
 
 _GONE_AT_A_RESTART = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/proc")  # noqa: S108 - only compared
