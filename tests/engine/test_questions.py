@@ -68,31 +68,6 @@ def test_a_question_is_listed_with_all_that_an_operator_needs(questions):
     }
 
 
-def test_no_two_questions_have_one_id():
-    servers = (PEER, PEER._replace(pid=1), NEXT_SERVER, PEER._replace(boot_id="other"), None)
-    requests = (
-        *(request(), request(1), request("0"), request(method="item/fileChange/requestApproval")),
-        *(request(threadId="t2"), request(turnId="u2"), request(itemId="i2")),
-        *(request(command="rm y"), request(reason="it is old"), request(cwd="/")),
-    )
-    named = {identify_question(each, server) for server in servers for each in requests}
-    assert len(named) == len(servers) * len(requests)
-    # Seen out of another namespace, it is the same process.
-    elsewhere = PEER._replace(namespace="pid:[1]")
-    assert identify_question(request(), PEER) == identify_question(request(), elsewhere)
-    # The members of an object have no order.
-    turned = Request(0, COMMAND, dict(reversed(request().params.items())))
-    assert identify_question(request(), PEER) == identify_question(turned, PEER)
-
-
-def test_a_question_that_nests_too_deep_has_an_id_of_its_own():
-    value = []
-    for _ in range(2_000):
-        value = [value]
-    named = {identify_question(request(number, arguments=value), PEER) for number in (0, 1)}
-    assert len(named) == 2
-
-
 NO = [Decision.DECLINE, Decision.CANCEL]
 
 
