@@ -53,8 +53,8 @@ def _server_lines(server: dict[str, Any], machine: Machine) -> Iterator[str]:
     if server["outdated"]:
         yield (
             f"            on disk lies codex {server['version_on_disk']}: a server of our own is"
-            " restarted with it when all is quiet, if it is no older one and lies in the same place;"
-            " else it is yours to restart"
+            " restarted with it when all is quiet, if it lies in the same place and is no older one;"
+            " else that is up to you"
         )
 
 
