@@ -53,7 +53,7 @@ def _server_lines(server: dict[str, Any], machine: Machine) -> Iterator[str]:
     if server["outdated"]:
         yield (
             f"            on disk lies codex {server['version_on_disk']}: a server of our own is"
-            " restarted with it when all is quiet, if it lies in the same place and is no older one;"
+            " restarted with it when all is quiet, if it lies in the same place and is not older;"
             " else that is up to you"
         )
 

@@ -64,6 +64,8 @@ class ThreadWatch:
         self.holders: frozenset[int] = frozenset()
         self._holders_due_s = 0.0
         self._ledger = ledger
+        #: Ends of turns that came while we resume; None: we do not.
+        self._held: list[Ending] | None = None
         #: Where its records lie, once that was looked up.
         self._records: tuple[str, ...] = ()
 
@@ -84,7 +86,9 @@ class ThreadWatch:
         self.state = reduce(self.state, event)
         match event:
             case TurnEnded(thread=thread, turn=turn, status=status):
-                self._ledger.post(Ending(thread, turn, status))
+                (self._ledger.post if self._held is None else self._held.append)(
+                    Ending(thread, turn, status)
+                )
             case ItemCompleted(
                 kind=ItemKind.USER_MESSAGE, turn=turn, text=text, client_id=client_id
             ):
@@ -104,6 +108,17 @@ class ThreadWatch:
             Refused: for a reason that says nothing of the thread (overload, draining, unknown).
             LinkError: no answer.
         """
+        # What the turn took in before we listened is on the page: its end must not overtake that.
+        held: list[Ending] = []
+        self._held = held
+        try:
+            await self._resume()
+        finally:
+            self._held = None
+            for ending in held:
+                self._ledger.post(ending)
+
+    async def _resume(self) -> None:
         is_awaited = True
 
         def take(answer: Answer) -> None:

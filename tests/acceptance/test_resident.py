@@ -161,7 +161,7 @@ def test_another_codex_on_disk_is_used_once_nothing_runs_and_nothing_is_owed(
     machine.wait_for_outcome("m1")
     machine.wait_for_server(other_than=old.pid)
     assert is_gone(old)
-    assert not machine_of(machine)["server"]["outdated"]
+    machine.wait_until(lambda: not machine_of(machine)["server"]["outdated"], "no other codex")
     machine.deliver("m2", thread, "after", "--wait", "surfaced")
     machine.wait_for_outcome("m2")
     assert rig.rollout(thread) == [FIRST, Said("m1", "work"), Said("m2", "after")]

@@ -4,8 +4,10 @@ import anyio
 import pytest
 
 from codexdrv.errors import DeadlinePassed, Refused
+from codexdrv.ids import DeliveryId, TurnId
 from codexdrv.protocol.events import ThreadStatus
-from codexdrv.rules.ownership import Phase
+from codexdrv.rules.lifecycle import News
+from codexdrv.rules.ownership import Fact, Phase
 from codexdrv.rules.thread import Subscription, TurnKind
 from codexdrv.wire.message import Notification, Request
 from tests.engine.kit import pass_time, until
@@ -428,3 +430,26 @@ async def test_an_interrupt_without_an_answer_is_not_waited_for_for_long(bench, 
         with pytest.raises(DeadlinePassed):
             await watch.interrupt()
         assert anyio.current_time() == 5
+
+
+@pytest.mark.parametrize("is_page_read", [True, False])
+async def test_the_end_of_a_turn_does_not_overtake_what_the_page_shows_of_it(
+    bench, thread, is_page_read
+):
+    bench.admit(thread=thread)
+    await bench.send_away()
+    turn = bench.server.begin(thread, client_id="m1")
+    news = News(Fact.ANSWERED, "answered", turn=TurnId(turn.id))
+    await bench.ledger.record(DeliveryId("m1"), news)
+    # It ends while we read what it took in before we listened.
+    bench.server.on_follow["thread/resume"] = lambda: bench.server.finish(thread)
+    async with watching(bench, thread) as watch:
+        if is_page_read:
+            await watch.resume()
+        else:
+            bench.server.refuse("thread/items/list", OVERLOADED)
+            with pytest.raises(Refused):
+                await watch.resume()
+        await bench.ledger.flush()
+    told = ["surfaced surfaced", "turn_ended"] if is_page_read else ["in_doubt turn_ended"]
+    assert bench.story() == ["dispatched start", "answered answered", *told]
