@@ -44,8 +44,8 @@ except OSError:
     import os
     os.unlink(path)
     listener.bind(path)
-listener.listen()
 links = []
+listener.listen()
 while True:
     links.append(listener.accept()[0])
 """
