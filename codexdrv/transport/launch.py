@@ -14,7 +14,11 @@ PR_SET_PDEATHSIG = 1
 """prctl(2). The signal comes when the *thread* that started us ends: start from the main one."""
 
 DEATH_SIGNAL = signal.SIGTERM
-"""A server on a socket finishes its turn and goes; the user's work is not cut."""
+"""A server on a socket finishes its turn and goes.
+
+Seen: the kernel may say it more than once, as each thread of ours that the server is handed to on
+our way out ends (about every fourth time); the second one cuts the turn.
+"""
 
 
 def main(arguments: list[str]) -> None:
