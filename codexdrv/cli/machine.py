@@ -66,7 +66,9 @@ def _thread_line(thread: str, state: dict[str, Any], machine: Machine) -> str:
     parts += ["waits for an answer"] if state["waiting"] else []
     depth = {str(each): count for each, count in machine.summary.depths.items()}.get(thread, 0)
     parts += [f"{depth} live"] if depth else []
-    parts += [f"held up: {state['problem'].rstrip('.')}"] if state["problem"] else []
+    # What keeps it from being loaded is a word already.
+    if state["problem"] and state["subscription"] in {"none", "subscribed"}:
+        parts.append(f"held up: {state['problem'].rstrip('.')}")
     return f"thread      {name}{thread}: {', '.join(parts)}"
 
 

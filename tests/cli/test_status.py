@@ -200,6 +200,22 @@ def test_what_a_supervisor_of_another_version_or_format_wrote_is_not_read(desk, 
     assert ("codexdrv_healthy 0.0" if form == ("--openmetrics",) else who) in ran.out
 
 
+@pytest.mark.parametrize(
+    ("subscription", "words"),
+    [
+        ("none", "active, none, held up: failed to read thread"),
+        ("subscribed", "active, subscribed, held up: failed to read thread"),
+        ("archived", "active, archived"),
+    ],
+)
+def test_what_holds_a_thread_up_is_told_once(desk, subscription, words):
+    desk.hang_up_bell()
+    odd = {"subscription": subscription, "problem": "failed to read thread.", "turn": None}
+    picture = make_picture(threads={THREAD: SUBSCRIBED | odd})
+    (desk.state / FILE_NAME).write_text(json.dumps(picture))
+    assert f"thread      ops = {THREAD}: {words}\n" in desk.run("status").out
+
+
 # One delivery
 
 
