@@ -162,7 +162,7 @@ MUTANTS = {
     "one fence": Mutant(_weigh(believe_one_fence), (1014,)),
     "pid without start ticks": Mutant((Patch(Processes, "is_alive", compare_pids),), (71, 199)),
     "absent after the record only": Mutant(
-        (Patch(reconciliation.Reconciliation, "_read_history", ask_no_history),), (1818,)
+        (Patch(reconciliation.Reconciliation, "_read_history", ask_no_history),), (2587, 3430, 4875)
     ),
     "ghosts are overlooked": Mutant(_weigh(overlook_ghosts), (42, 57, 107)),
     "reverts are overlooked": Mutant(_weigh(overlook_reverts), (231, 449)),
