@@ -12,7 +12,8 @@ def test_what_waits_is_delivered_in_order_and_that_was_all(rig: Rig, machine: Ma
     truth = rig.truth()
     thread, other = used_thread(rig, truth), used_thread(rig, truth)
     machine.deliver("m1", thread, "one")
-    machine.deliver("m2", thread, "two")
+    # A steer of a turn's last milliseconds is stored, and no model is asked (WIRE-FACTS).
+    machine.deliver("m2", thread, "two", "--when-busy", "wait")
     machine.deliver("m3", other, "three")
     done = machine.run("supervise", "--once")
     assert done.code == 0, done.err
