@@ -4,6 +4,7 @@ import array
 import ctypes
 import fcntl
 import os
+import socket
 import stat
 import termios
 from contextlib import closing, suppress
@@ -15,7 +16,7 @@ PIDFD_GETFD = 438
 
 
 def unread_bytes(pid: int) -> int:
-    """Count the bytes that wait in the sockets of a process of ours which may be stopped."""
+    """Count the bytes that wait in the unix sockets of a process of ours, which may be stopped."""
     libc = ctypes.CDLL(None, use_errno=True)
     total = 0
     with closing(_Descriptor(os.pidfd_open(pid))) as process:
@@ -25,10 +26,12 @@ def unread_bytes(pid: int) -> int:
                     continue
                 number = libc.syscall(PIDFD_GETFD, process.number, int(entry.name), 0)
                 assert number >= 0, os.strerror(ctypes.get_errno())
-                with closing(_Descriptor(number)):
-                    waiting = array.array("i", [0])
-                    fcntl.ioctl(number, termios.FIONREAD, waiting)
-                    total += waiting[0]
+                with socket.socket(fileno=number) as theirs:
+                    # What the model has answered waits in one of another kind.
+                    if theirs.family == socket.AF_UNIX:
+                        waiting = array.array("i", [0])
+                        fcntl.ioctl(number, termios.FIONREAD, waiting)
+                        total += waiting[0]
     return total
 
 
