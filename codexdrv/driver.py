@@ -159,7 +159,7 @@ class Driver:
         """Wait until the connection, or what is known of a thread, has changed."""
         await self._changed.wait()
 
-    async def is_missed(self) -> bool:
+    async def runs_turns(self) -> bool:
         """Ask the server whether a turn runs in any thread of its; if it does not say, one does."""
         session = self._generations.session
         if session is None:

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ends (DESIGN.md, "Exit codes"); the first three are sysexits' neighbours."""
+    """How a command ends (DESIGN.md, "Exit codes"); from 65 to 78 in the words of sysexits(3)."""
 
     #: Reached what was waited for.
     OK = 0

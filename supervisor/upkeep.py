@@ -130,7 +130,7 @@ async def follow_upgrades(life: Life, upgrade: Upgrade, own: OwnServer | None) -
 async def _is_quiet(life: Life) -> bool:
     """Say whether nobody would miss the server for a second: no input is owed, no turn runs."""
     owed = await anyio.to_thread.run_sync(lambda: count_owed(life.config))
-    return owed == 0 and not await life.driver.is_missed()
+    return owed == 0 and not await life.driver.runs_turns()
 
 
 def count_owed(config: Config) -> int | None:
